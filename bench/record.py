@@ -106,13 +106,6 @@ MEASURED = {"calls": compared, "calls-tcp": compared, "chain": chain, "collectiv
             "shell": shell}
 
 
-# Entries that no file has yet.
-NEW = {"collectives": {"title": "Sums over groups",
-                       "command": "./dev bench compare collectives mpi --rounds 5",
-                       "notes": ["all_reduce of float32 in place, between processes of one host, called in methods of actors; the peers are PyTorch's Gloo and, in "
-                                 "the lines of mpi, Open MPI where it is installed."]}}
-
-
 def written(entry):
     """As the files are written by hand: a row in a line."""
     text = json.dumps(entry, indent=1, ensure_ascii=False)
@@ -125,7 +118,7 @@ def main():
     bin_dir, peer = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
     for name in sys.argv[3:]:
         file = ROOT / f"bench/results/{name}.json"
-        entry = json.loads(file.read_text()) if file.exists() else {"id": name, **NEW[name]}
+        entry = json.loads(file.read_text())
         tables = MEASURED[name](bin_dir, peer, entry)
         entry.update(machine=machine(bin_dir), date=datetime.date.today().isoformat(),
                      commit=text_of("git", "rev-parse", "--short", "HEAD").strip(), tables=tables)

@@ -53,7 +53,7 @@ endfunction()
 # troupe_products(static|shared TYPE): both are of the same objects; one is installed unless asked otherwise.
 function(troupe_products kind type)
   troupe_product(troupe_${kind} ${type} troupe PUBLIC_LINK Threads::Threads
-    LINK fmt::fmt spdlog::spdlog DNNL::dnnl CapnProto::capnp OpenSSL::Crypto CAF::core ZLIB::ZLIB ${cuda_libraries}
+    LINK fmt::fmt spdlog::spdlog DNNL::dnnl CapnProto::capnp OpenSSL::SSL OpenSSL::Crypto CAF::core ZLIB::ZLIB ${cuda_libraries}
     OBJECTS core ops net autograd actors nn optim data rref autograd_distributed collective parallel troupe)
   set_target_properties(troupe_${kind} PROPERTIES OUTPUT_NAME troupe)
   if(TROUPE_CUDA)  # of an archive the linker takes what it is asked for

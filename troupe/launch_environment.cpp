@@ -80,6 +80,13 @@ bool parse_switch(const char* name, const std::optional<std::string>& text) {
   refuse(name, *text, "0 or 1");
 }
 
+Encryption parse_encryption(const std::optional<std::string>& text) {
+  if (!text || *text == "0") return Encryption::off;
+  if (*text == "1") return Encryption::between_hosts;
+  if (*text == "require") return Encryption::always;
+  refuse("TROUPE_TLS", *text, "0, 1 or require");
+}
+
 // The secret itself is not shown.
 std::string checked_token(const std::string& token) {
   if (token.size() < internal::net::kMinTokenBytes)
@@ -249,6 +256,7 @@ std::optional<LaunchEnvironment> LaunchEnvironment::read(const Lookup& lookup) {
   e.polling = parse_switch("TROUPE_POLLING", lookup("TROUPE_POLLING"));
   e.callers_read = parse_switch("TROUPE_CALLERS_READ", lookup("TROUPE_CALLERS_READ"));
   e.shared_memory = parse_switch("TROUPE_SHARED_MEMORY", lookup("TROUPE_SHARED_MEMORY"));
+  e.encryption = parse_encryption(lookup("TROUPE_TLS"));
   for (const Dialect* dialect : kDialects) {
     std::string rank_name = dialect->rank;
     const std::string world_name = dialect->world;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/base/clock.h"
+#include "net/encryption.h"
 
 namespace troupe {
 
@@ -43,6 +44,7 @@ struct LaunchEnvironment {
   bool polling = true;        ///< TROUPE_POLLING=0: every wait sleeps at once
   bool callers_read = true;   ///< TROUPE_CALLERS_READ=0: a thread that waits leaves reading to another
   bool shared_memory = true;  ///< TROUPE_SHARED_MEMORY=0: between processes of a host, sockets only
+  Encryption encryption = Encryption::off;  ///< TROUPE_TLS=1: between hosts; require: every TCP link
 
   using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
   /// Empty if no launcher said anything: the program runs alone. `invalid` for half-set or impossible values,

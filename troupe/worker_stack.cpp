@@ -62,7 +62,7 @@ void WorkerStack::use_memory(internal::net::Network& network, const std::string&
 }
 
 void WorkerStack::use_sockets(const std::string& token, const internal::net::SocketLimits& limits,
-                              const std::string& job) {
+                              const std::string& job, Encryption encryption) {
   const auto processes = std::make_shared<std::atomic<int>>(1);
   const auto count = [&members = worker_.members(), host = worker_.host(), processes] {
     *processes = members.count_on(host);
@@ -70,7 +70,7 @@ void WorkerStack::use_sockets(const std::string& token, const internal::net::Soc
   worker_.members().watch(count);
   count();
   worker_.set_transport(internal::net::make_socket_transport(
-      {{worker_.id(), worker_.name()}, token, limits, processes, job}, worker_));
+      {{worker_.id(), worker_.name()}, token, limits, processes, job, encryption}, worker_));
   connect_devices(worker_, token, job);
 }
 
@@ -81,7 +81,7 @@ void WorkerStack::use_launched(const LaunchEnvironment& environment, const std::
   if (!environment.polling) limits.polling = Duration::zero();
   limits.callers_read = environment.callers_read;
   if (!environment.shared_memory) limits.ring_bytes = limits.arena_bytes = 0;
-  use_sockets(token, limits, environment.job);
+  use_sockets(token, limits, environment.job, environment.encryption);
 }
 
 void WorkerStack::listen(const std::string& address) {

@@ -23,10 +23,25 @@ constexpr size_t kHelloBytes = sizeof(Nonce) + sizeof(uint64_t);  // behind the 
 constexpr const char* kOtherJob =
     "belongs to another job, which has the same token: give each job an address of its own";
 
-std::vector<std::byte> preamble(uint32_t version) {
+constexpr uint32_t kTlsWanted = 1;  // in place of the zero
+
+std::vector<std::byte> preamble(uint32_t version, uint32_t mark = 0) {
   std::vector<std::byte> out(kPreamble);
   std::memcpy(out.data(), kMagic, 8);
   std::memcpy(out.data() + 8, &version, 4);
+  std::memcpy(out.data() + 12, &mark, 4);
+  return out;
+}
+
+// HMAC-SHA256 with the token.
+std::array<std::byte, kMacBytes> keyed_hash(const std::string& token, std::string_view text) {
+  std::array<std::byte, kMacBytes> out;
+  unsigned size = 0;
+  if (!HMAC(EVP_sha256(), token.data(), static_cast<int>(token.size()),
+            reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+            reinterpret_cast<unsigned char*>(out.data()), &size) ||
+      size != out.size())
+    throw std::bad_alloc();  // check_token() has seen that it is there
   return out;
 }
 
@@ -41,6 +56,16 @@ std::vector<std::byte> encode_info(const PeerInfo& info) {
 
 }  // namespace
 
+const char* const kSpeaksTlsAlone =
+    "speaks TLS alone, and this side plain TCP: give all workers the same TROUPE_TLS (require, where a "
+    "proxy stands between hosts)";
+const char* const kSpeaksPlainAlone =
+    "speaks plain TCP, and this side TLS alone: give all workers the same TROUPE_TLS (require, where a "
+    "proxy stands between hosts)";
+
+std::vector<std::byte> tls_wanted() { return preamble(kProtocolVersion, kTlsWanted); }
+std::vector<std::byte> no_tls() { return preamble(kProtocolVersion); }
+
 Nonce random_nonce() {
   Nonce n;
   // The kernel's own: OpenSSL's generator takes memory for each thread, and crashes where there is none.
@@ -51,14 +76,16 @@ Nonce random_nonce() {
 
 uint64_t job_number(const std::string& token, const std::string& job) {
   if (job.empty()) return 0;
-  const std::string text = "troupe job " + job;
-  unsigned char out[kMacBytes];
-  if (!HMAC(EVP_sha256(), token.data(), static_cast<int>(token.size()),
-            reinterpret_cast<const unsigned char*>(text.data()), text.size(), out, nullptr))
-    throw std::bad_alloc();  // check_token() has seen that it is there
+  const auto hash = keyed_hash(token, "troupe job " + job);
   uint64_t number = 0;
-  std::memcpy(&number, out, sizeof number);
+  std::memcpy(&number, hash.data(), sizeof number);
   return number;
+}
+
+Key derived_key(const std::string& token, std::string_view purpose, uint64_t job) {
+  std::string text = "troupe key " + std::string(purpose) + '\0';
+  text.append(reinterpret_cast<const char*>(&job), sizeof job);
+  return keyed_hash(token, text);
 }
 
 void check_peer_info(const PeerInfo& info) {
@@ -143,16 +170,18 @@ void Handshake::advance() {
 }
 
 void Handshake::on_hello() {
-  uint32_t version, zero;
+  uint32_t version, mark;
   std::memcpy(&version, input_.data() + 8, 4);
-  std::memcpy(&zero, input_.data() + 12, 4);
-  if (std::memcmp(input_.data(), kMagic, 8) != 0 || zero != 0)
+  std::memcpy(&mark, input_.data() + 12, 4);
+  const bool wants_tls = mark == kTlsWanted && role_ == Role::connector;
+  if (std::memcmp(input_.data(), kMagic, 8) != 0 || (mark != 0 && !wants_tls))
     return refuse(Refusal::garbage, "does not speak Troupe's protocol");
   if (version != version_) {
     if (role_ == Role::listener) put(preamble(version_));  // the connector names both versions
     return refuse(Refusal::version,
                   fmt::format("speaks version {} of the protocol, this side version {}", version, version_));
   }
+  if (wants_tls) return refuse(Refusal::encryption, kSpeaksTlsAlone);
   expect(Step::nonce, role_ == Role::listener ? kHelloBytes : kHelloBytes + kMacBytes);
 }
 
@@ -214,11 +243,8 @@ void Handshake::expect(Step step, size_t bytes) {
 }
 
 Handshake::Mac Handshake::mac(std::string_view label, std::span<const std::byte> more) const {
-  std::vector<unsigned char> text;
-  const auto add = [&](const void* data, size_t size) {
-    const auto* bytes = static_cast<const unsigned char*>(data);
-    text.insert(text.end(), bytes, bytes + size);
-  };
+  std::string text;
+  const auto add = [&](const void* data, size_t size) { text.append(static_cast<const char*>(data), size); };
   const bool connector = role_ == Role::connector;
   const Nonce &first = connector ? nonce_ : other_nonce_, &second = connector ? other_nonce_ : nonce_;
   add("troupe ", 7);
@@ -230,13 +256,7 @@ Handshake::Mac Handshake::mac(std::string_view label, std::span<const std::byte>
   add(connector ? &job_ : &other_job_, sizeof job_);
   add(connector ? &other_job_ : &job_, sizeof job_);
   add(more.data(), more.size());
-  Mac out;
-  unsigned size = 0;
-  if (!HMAC(EVP_sha256(), token_.data(), static_cast<int>(token_.size()), text.data(), text.size(),
-            reinterpret_cast<unsigned char*>(out.data()), &size) ||
-      size != out.size())
-    throw std::bad_alloc();  // check_token() has seen that it is there
-  return out;
+  return keyed_hash(token_, text);
 }
 
 bool Handshake::matches(const Mac& expected, size_t offset) const {

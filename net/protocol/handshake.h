@@ -8,12 +8,16 @@
 // A pure state machine: bytes in, bytes out; time and randomness are inputs. All fields have fixed sizes, so
 // an unauthenticated peer can make this side hold less than a kilobyte. The token itself never travels. Each
 // side's proof has its own label, so that one side's proof is worth nothing when sent back to it.
+//
+// Where a link is encrypted (net/socket/stream/tls.h) all of this runs inside. A listener that wants it so
+// answers a plain hello with tls_wanted(); one that has no TLS answers a hello of TLS with no_tls().
 #pragma once
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "net/transport.h"
@@ -31,6 +35,16 @@ Nonce random_nonce();
 /// What a hello says of the job with that name: nothing to those without the token. 0 for an empty name,
 /// which goes with every job.
 uint64_t job_number(const std::string& token, const std::string& job);
+/// A key for one purpose, from which nothing follows about the token or another key.
+using Key = std::array<std::byte, 32>;
+Key derived_key(const std::string& token, std::string_view purpose, uint64_t job);
+
+/// The first bytes of an answer to whoever begins in the other way: magic, version, and the mark, or zero.
+std::vector<std::byte> tls_wanted();
+std::vector<std::byte> no_tls();
+/// What the other side then does wrong.
+extern const char* const kSpeaksTlsAlone;
+extern const char* const kSpeaksPlainAlone;
 
 /// Throws `invalid` unless the name is at most 255 bytes without control characters.
 void check_peer_info(const PeerInfo& info);
@@ -42,7 +56,7 @@ class Handshake {
  public:
   enum class Role { connector, listener };
   enum class State { waiting, done, refused };
-  enum class Refusal { none, garbage, version, token, job, timeout };
+  enum class Refusal { none, garbage, version, token, job, encryption, timeout };
 
   /// `deadline`: see tick(). `job`: of job_number(). `version` is kProtocolVersion but in tests.
   Handshake(Role role, std::string token, PeerInfo self, const Nonce& nonce, TimePoint deadline,

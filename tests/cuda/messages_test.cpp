@@ -40,7 +40,7 @@ struct Link {
   Link() {
     int ends[2];
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
-    near = net::Fd(ends[0]), far = net::Fd(ends[1]);
+    near = net::Stream(net::Fd(ends[0])), far = net::Fd(ends[1]);
   }
   void push(net::Message message) {
     auto head = net::message_head(message, {});
@@ -58,20 +58,21 @@ struct Link {
   std::vector<std::byte> sent() {
     std::vector<std::byte> all(queue.bytes());
     for (size_t n = 0; n < all.size();) {
-      queue.write_to(near.get(), 1);
+      queue.write_to(near, 1);
       n += static_cast<size_t>(::recv(far.get(), all.data() + n, all.size() - n, 0));
     }
     return all;
   }
   Tensor received() {
     while (!frame) {
-      queue.write_to(near.get(), SIZE_MAX);
+      queue.write_to(near, SIZE_MAX);
       read();
     }
     net::Packet packet = net::decode(std::move(frame->message));
     return *std::get<net::Call>(packet).args[0].get_if<Tensor>();
   }
-  net::Fd near, far;
+  net::Stream near;
+  net::Fd far;
   net::WriteQueue queue;
   net::FrameReader reader{net::Limits{}};
   std::optional<net::ReadFrame> frame;
@@ -130,7 +131,7 @@ TEST_CASE("the first bytes are written while the device still copies the last on
     REQUIRE(pinned);
     link.push(std::move(message));
     const size_t all = link.queue.bytes();
-    link.queue.write_to(link.near.get(), 1);
+    link.queue.write_to(link.near, 1);
     CHECK(link.queue.bytes() < all);
     CHECK(sim_cuda::pending() > 0);
     CHECK(pinned->data()[pinned->size() - 1] == std::byte{0xff});  // not here yet
@@ -156,7 +157,7 @@ TEST_CASE("the receiver's device copies chunks as they arrive, and nobody waits 
     link.push(std::move(message));
     const auto waits = [] { return sim_cuda::counters().synchronizations; };
     const auto read = [&] {
-      link.queue.write_to(link.near.get(), 1);
+      link.queue.write_to(link.near, 1);
       const uint64_t before = waits();
       link.read();
       CHECK(waits() == before);
@@ -176,7 +177,7 @@ TEST_CASE("the receiver's device copies chunks as they arrive, and nobody waits 
 TEST_CASE("a connection that ends leaves pinned memory to the copies that still write there") {
   on_links([](Link& link, const Tensor&, net::Message message) {
     link.push(std::move(message));
-    link.queue.write_to(link.near.get(), 1);
+    link.queue.write_to(link.near, 1);
     link.queue.clear();
     CHECK(allocator_stats(gpu0).pinned > 0);
   });
@@ -186,7 +187,7 @@ TEST_CASE("a receiver that gives up in the middle of a message leaves pinned mem
   on_links([](Link& link, const Tensor&, net::Message message) {
     link.push(std::move(message));
     while (link.queue.bytes() > size_t{4} << 20) {
-      link.queue.write_to(link.near.get(), 1);
+      link.queue.write_to(link.near, 1);
       link.read();
     }
     link.queue.clear();
@@ -197,12 +198,11 @@ TEST_CASE("a device that fails while its tensor is written is an error of the wr
   on_links(
       [](Link& link, const Tensor&, net::Message message) {
         link.push(std::move(message));
-        link.queue.write_to(link.near.get(), 1);
+        link.queue.write_to(link.near, 1);
         std::byte nothing;
         backend_of(gpu0).free(&nothing, 1, gpu0, 0);  // a fault, after which all calls fail
         const std::string text = testing::text_of([&] {
-          while (link.queue.write_to(link.near.get(), SIZE_MAX) == net::WriteQueue::Outcome::blocked)
-            link.read();
+          while (link.queue.write_to(link.near, SIZE_MAX) == net::WriteQueue::Outcome::blocked) link.read();
         });
         CHECK_THAT(text,
                    Catch::StartsWith("[cuda] ") && Catch::Contains("on cuda:0: cudaErrorIllegalAddress"));

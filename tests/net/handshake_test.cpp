@@ -258,3 +258,25 @@ TEST_CASE("a short token and a name that cannot be sent are refused at once") {
   CHECK_THROWS_AS(a.receive(std::vector<std::byte>(a.wanted() + 1)), Error);
   CHECK(random_nonce() != random_nonce());
 }
+
+TEST_CASE("a listener that wants TLS says so, and one that has none does") {
+  auto a = connector();
+  give(a, tls_wanted());
+  CHECK(a.refusal() == Refusal::encryption);
+  CHECK(a.text() == kSpeaksTlsAlone);
+  CHECK(a.text().find("TROUPE_TLS") != std::string::npos);
+  auto b = connector();
+  give(b, no_tls());
+  CHECK(b.state() == State::waiting);  // the first bytes of a plain hello
+  auto c = listener();
+  give(c, tls_wanted());  // which is no hello
+  CHECK(c.refusal() == Refusal::garbage);
+}
+
+TEST_CASE("keys of a purpose follow from token, purpose and job") {
+  const Key key = derived_key(kShared, "member", 7);
+  CHECK(key == derived_key(kShared, "member", 7));
+  CHECK(key != derived_key("some other token", "member", 7));
+  CHECK(key != derived_key(kShared, "guest", 7));
+  CHECK(key != derived_key(kShared, "member", 8));
+}

@@ -11,7 +11,7 @@ using namespace troupe::internal::net;
 namespace {
 
 struct Kind {
-  bool tcp = false, ring = true, arena = true, polling = true, callers = true;
+  bool tcp = false, ring = true, arena = true, polling = true, callers = true, tls = false;
 };
 
 struct SocketBackend : contract::Backend {
@@ -21,6 +21,7 @@ struct SocketBackend : contract::Backend {
     if (!kind_.ring) options.limits.ring_bytes = 0;
     if (!kind_.arena) options.limits.arena_bytes = 0;
     options.limits.callers_read = kind_.callers;
+    if (kind_.tls) options.encryption = Encryption::always;
     if (!kind_.polling) options.limits.polling = Duration::zero();
     return make_socket_transport(std::move(options), events);
   }
@@ -54,4 +55,8 @@ TEST_CASE("Unix sockets alone whose readers sleep keep the contract", "[contract
 TEST_CASE("TCP sockets keep the contract", "[contract]") { keep_it({.tcp = true}); }
 TEST_CASE("TCP sockets whose readers sleep keep the contract", "[contract]") {
   keep_it({.tcp = true, .polling = false});
+}
+TEST_CASE("TCP sockets with TLS keep the contract", "[contract]") { keep_it({.tcp = true, .tls = true}); }
+TEST_CASE("TCP sockets with TLS whose readers sleep keep the contract", "[contract]") {
+  keep_it({.tcp = true, .polling = false, .tls = true});
 }

@@ -69,8 +69,11 @@ class Recorder : public Events {
 
 inline std::unique_ptr<Transport> transport(Events& events, const std::string& name,
                                             const SocketLimits& limits = {},
-                                            const std::string& token = kToken) {
-  return make_socket_transport({{static_cast<WorkerId>(name.back() - '0'), name}, token, limits}, events);
+                                            const std::string& token = kToken,
+                                            Encryption encryption = Encryption::off) {
+  SocketOptions options{{static_cast<WorkerId>(name.back() - '0'), name}, token, limits};
+  options.encryption = encryption;
+  return make_socket_transport(std::move(options), events);
 }
 
 /// An abstract address that nobody else uses.

@@ -143,6 +143,7 @@ TEST_CASE("the error of a variable names it and what it holds", "[process]") {
   refuses("TROUPE_JOIN_TIMEOUT", {"0", "-1", "soon", "1e9", "nan", "inf", huge}, seconds);
   for (const char* name : {"TROUPE_POLLING", "TROUPE_CALLERS_READ", "TROUPE_SHARED_MEMORY"})
     refuses(name, {"2", "-1", "yes", "true", huge}, flag);
+  refuses("TROUPE_TLS", {"2", "-1", "yes", "required", "Require"}, "expected 0, 1 or require");
   CHECK(reading("TROUPE_TOKEN", "short", good) ==
         "[launch] TROUPE_TOKEN has 5 bytes; at least 16 are needed");
   auto file = good;
@@ -151,7 +152,8 @@ TEST_CASE("the error of a variable names it and what it holds", "[process]") {
             .starts_with("[launch] TROUPE_TOKEN_FILE: [token] /no/such: "));
   CHECK(reading("WORLD_SIZE", "", good) ==
         "[launch] RANK is set but WORLD_SIZE is not, or is empty: set both, or neither to run alone");
-  for (const char* name : {"TROUPE_BIND", "TROUPE_JOIN_TIMEOUT", "TROUPE_POLLING", "TROUPE_ADDRESS"})
+  for (const char* name :
+       {"TROUPE_BIND", "TROUPE_JOIN_TIMEOUT", "TROUPE_POLLING", "TROUPE_ADDRESS", "TROUPE_TLS"})
     CHECK(reading(name, "", good) == "no error");  // as if it were not set
   CHECK(reading("TROUPE_BIND", "::1", good) == "no error");
   CHECK(reading("TROUPE_BIND", "[::1]", good) == "no error");

@@ -70,6 +70,7 @@ class Process {
                                "LOCAL_RANK",
                                "LOCAL_WORLD_SIZE",
                                "TROUPE_JOB",
+                               "TROUPE_TLS",
                                "TROUPE_NUM_THREADS"})
         unsetenv(name);
       for (auto& variable : environment) putenv(variable.data());

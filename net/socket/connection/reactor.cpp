@@ -26,14 +26,33 @@ constexpr Duration kStay = std::chrono::milliseconds(1);  // on a core, before l
 
 }  // namespace
 
+static std::optional<TlsContext> tls_of(const SocketOptions& options, uint64_t job) {
+  std::optional<TlsContext> tls;
+  if (options.encryption != Encryption::off) tls.emplace(options.token, job);
+  return tls;
+}
+
 Reactor::Reactor(SocketOptions options, Events& events)
     : cores_(usable_cores()),
       options_(std::move(options)),
       job_(job_number(options_.token, options_.job)),
+      tls_(tls_of(options_, job_)),
       events_(events),
       tick_(std::max<Duration>(std::min(options_.limits.heartbeat, options_.limits.dead_after / 4),
                                std::chrono::milliseconds(1))) {
   delivery.post([this] { delivery.set_idle([this] { return poll(); }); });
+}
+
+bool Reactor::encrypts(int fd) const {
+  return tls_ && !is_unix(fd) && (options_.encryption == Encryption::always || !is_within_host(fd));
+}
+
+void Reactor::note_plain(int fd, const PeerInfo& peer) {
+  if (is_within_host(fd) || noted_plain_.exchange(true)) return;
+  log::info(
+      fmt::format("[net] links to other hosts, as that to {}, are not encrypted: TROUPE_TLS=1 for all "
+                  "workers encrypts them",
+                  peer.name));
 }
 
 PeerInfo Reactor::self() const {

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -13,6 +14,7 @@
 #include "net/socket/connection/socket_options.h"
 #include "net/socket/loop/event_loop.h"
 #include "net/socket/loop/spin_pause.h"
+#include "net/socket/stream/tls.h"
 
 namespace troupe::internal::net {
 
@@ -28,6 +30,12 @@ class Reactor : public std::enable_shared_from_this<Reactor> {
   const SocketLimits& limits() const { return options_.limits; }
   const std::string& token() const { return options_.token; }
   uint64_t job() const { return job_; }
+  /// Null: no link is encrypted.
+  const TlsContext* tls() const { return tls_ ? &*tls_ : nullptr; }
+  /// Whether bytes may go by this socket only if they are encrypted.
+  bool encrypts(int fd) const;
+  /// One line, if whoever is on the way of this link may read it.
+  void note_plain(int fd, const PeerInfo& peer);
   PeerInfo self() const;
   void set_self(const PeerInfo& self);
   Events& events() { return events_; }
@@ -84,6 +92,8 @@ class Reactor : public std::enable_shared_from_this<Reactor> {
   const int cores_;
   SocketOptions options_;
   const uint64_t job_;
+  const std::optional<TlsContext> tls_;
+  std::atomic<bool> noted_plain_{false};
   Events& events_;
   mutable std::mutex mutex_;
   std::condition_variable removed_;

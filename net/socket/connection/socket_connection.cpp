@@ -20,13 +20,14 @@ std::string seconds(Duration d) { return fmt::format("{:g} s", std::chrono::dura
 
 }  // namespace
 
-SocketConnection::SocketConnection(std::shared_ptr<Reactor> core, Fd fd, PeerInfo peer, std::string address)
+SocketConnection::SocketConnection(std::shared_ptr<Reactor> core, Stream stream, PeerInfo peer,
+                                   std::string address)
     : core_(std::move(core)),
       peer_(std::move(peer)),
       address_(std::move(address)),
-      same_host_(is_unix(fd.get())),
+      same_host_(is_unix(stream.fd())),
       last_heard_(core_->now().time_since_epoch().count()),
-      fd_(std::move(fd)),
+      stream_(std::move(stream)),
       last_sent_(core_->now()),
       reader_(core_->limits()),
       ring_frames_(core_->limits()) {}
@@ -61,11 +62,12 @@ bool SocketConnection::start(const std::function<void()>& announce) {
   }
   try {
     std::lock_guard lock(mutex_);  // only this thread closes: it is open or closing
-    read_watch_ = core_->delivery.watch(fd_.get(), EPOLLIN,
+    read_watch_ = core_->delivery.watch(stream_.fd(), EPOLLIN,
                                         [self = shared_from_this()](uint32_t) { self->on_readable(); });
   } catch (const Error& e) {
     finish_outside(lost(fmt::format("cannot read from {}: {}", who(), e.message())));
   }
+  if (stream_.tls()) read_soon();  // more than the handshake may have come
   return true;
 }
 
@@ -108,7 +110,7 @@ void SocketConnection::flush(size_t budget) {
   const size_t before = queue_.bytes();
   WriteQueue::Outcome outcome;
   try {
-    outcome = queue_.write_to(fd_.get(), budget);
+    outcome = queue_.write_to(stream_, budget);
   } catch (const Error& e) {  // a device has failed, and part of a message is out
     broken_ = true;
     queue_.clear();
@@ -127,10 +129,10 @@ void SocketConnection::flush(size_t budget) {
   } else if (outcome != WriteQueue::Outcome::drained) {
     const uint32_t events = EPOLLOUT | EPOLLONESHOT;
     if (write_watch_ == 0)
-      write_watch_ = core_->upkeep.watch(fd_.get(), events,
+      write_watch_ = core_->upkeep.watch(stream_.fd(), events,
                                          [self = shared_from_this()](uint32_t) { self->on_writable(); });
     else
-      core_->upkeep.change(write_watch_, fd_.get(), events);
+      core_->upkeep.change(write_watch_, stream_.fd(), events);
   }
   queued_.store(queue_.bytes(), std::memory_order_relaxed);
 }
@@ -153,7 +155,7 @@ void SocketConnection::on_writable() {
 // The goodbye is out: tell the kernel, and wait for the peer to close. Closing first could destroy what is on
 // its way.
 void SocketConnection::linger_if_drained() {
-  if (state_ == State::closing && queue_.empty() && !broken_) ::shutdown(fd_.get(), SHUT_WR);
+  if (state_ == State::closing && queue_.empty() && !broken_) ::shutdown(stream_.fd(), SHUT_WR);
 }
 
 Future<void> SocketConnection::writable() {
@@ -228,7 +230,7 @@ bool SocketConnection::silent(TimePoint now, TimePoint watched_since) {
   const TimePoint heard{Duration(last_heard_.load())};
   if (now - std::max(heard, watched_since) <= core_->limits().dead_after) return false;
   int unread = 0;
-  return ::ioctl(fd_.get(), FIONREAD, &unread) != 0 || unread == 0;
+  return ::ioctl(stream_.fd(), FIONREAD, &unread) != 0 || unread == 0;
 }
 
 void SocketConnection::abandon() {
@@ -262,11 +264,11 @@ void SocketConnection::finish(Error reason) {
     state_ = State::closed;
     reason_ = reason;
     announced = announced_;
-    if (read_watch_) core_->delivery.unwatch(read_watch_, fd_.get());
-    if (write_watch_) core_->upkeep.unwatch(write_watch_, fd_.get());
+    if (read_watch_) core_->delivery.unwatch(read_watch_, stream_.fd());
+    if (write_watch_) core_->upkeep.unwatch(write_watch_, stream_.fd());
     if (bell_watch_) core_->delivery.unwatch(bell_watch_, bell_in_.get());
     if (linger_timer_) core_->upkeep.cancel(linger_timer_);
-    fd_.reset();
+    stream_.reset();
     bell_in_.reset();
     bell_out_.reset();
     queue_.clear();

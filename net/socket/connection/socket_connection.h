@@ -32,8 +32,8 @@ class SocketConnection final : public Connection,
                                public PollSource,
                                public std::enable_shared_from_this<SocketConnection> {
  public:
-  /// `fd` has a finished handshake behind it.
-  SocketConnection(std::shared_ptr<Reactor> core, Fd fd, PeerInfo peer, std::string address);
+  /// `stream` has a finished handshake behind it.
+  SocketConnection(std::shared_ptr<Reactor> core, Stream stream, PeerInfo peer, std::string address);
   ~SocketConnection() override;
   /// On the delivery thread: gives the connection to the user with `announce`, then begins to read. False,
   /// and nothing done, if it is closed already.
@@ -98,10 +98,12 @@ class SocketConnection final : public Connection,
   void ring_answered(bool accepted);
   void arena_answered(bool accepted);
   void on_read_error(int error);
+  void altered(const std::string& where);
   void finish(Error reason);
 
   // On the delivery thread.
   void on_readable();
+  void read_soon();
   void on_bell();
   void poll_here();
   void after_failed_write(int error);
@@ -127,7 +129,7 @@ class SocketConnection final : public Connection,
   std::atomic<int64_t> last_heard_;  // ns of the clock; stored by delivery
 
   mutable std::mutex mutex_;
-  Fd fd_;
+  Stream stream_;  // reading is under read_mutex_ alone
   State state_ = State::open;
   std::optional<Error> reason_;  // set once closing, or broken by this side
   WriteQueue queue_;

@@ -30,6 +30,11 @@ void SocketConnection::on_readable() {
   if (read_ring(kRingTurn)) core_->something_came();
 }
 
+// What TLS has read ahead is not in the socket any more, so nothing else would tell.
+void SocketConnection::read_soon() {
+  core_->delivery.post([self = shared_from_this()] { self->on_readable(); });
+}
+
 void SocketConnection::on_bell() {
   std::lock_guard reading(read_mutex_);
   poll_here();
@@ -57,7 +62,7 @@ bool SocketConnection::read_socket() {
     m.msg_iov = parts;
     m.msg_iovlen = n + 1;
     if (may_be_offered()) m.msg_control = passed.data(), m.msg_controllen = passed.size();
-    const ssize_t got = ::recvmsg(fd_.get(), &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    const ssize_t got = stream_.receive(m);
     const int error = errno;
     if (got >= 0 && m.msg_controllen)
       if (Passed fds = passed_with(m); fds.first) passed_ = std::move(fds);
@@ -75,9 +80,10 @@ bool SocketConnection::read_socket() {
     }
     if (frame && !arrived(std::move(*frame))) return false;
     if (!take({scratch.data(), bytes - placed})) return false;
-    if (bytes < direct + kScratch) return false;  // nothing is left in the socket
+    if (stream_.emptied(bytes, direct + kScratch)) return false;
     done += bytes;
   }
+  if (stream_.tls() && !finishing_) read_soon();
   return true;
 }
 
@@ -126,6 +132,13 @@ bool SocketConnection::misused(const Error& e) {
   core_->warn(fmt::format("[net] closes the connection to {}: {}", who(), e.what()));
   finish(lost(fmt::format("{} sent a bad frame: {}", who(), e.what())));
   return false;
+}
+
+void SocketConnection::altered(const std::string& where) {
+  const auto text = fmt::format("the connection to {} broke{}: somebody on the way has altered it (TLS: {})",
+                                who(), where, stream_.tls()->reason());
+  core_->warn("[net] " + text);
+  finish(lost(text));
 }
 
 bool SocketConnection::deliver(ReadFrame frame) {
@@ -185,6 +198,8 @@ void SocketConnection::on_read_error(int error) {
     finish(lost(fmt::format("{} closed the connection{}", who(), where)));
   else if (error == ECONNRESET || error == EPIPE)
     finish(lost(fmt::format("connection reset by {}{}", who(), where)));
+  else if (error == EBADMSG && stream_.tls())
+    altered(where);
   else
     finish(lost(fmt::format("the connection to {} broke{}: {}", who(), where, errno_text(error))));
 }

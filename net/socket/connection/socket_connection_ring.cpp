@@ -35,7 +35,7 @@ constexpr size_t kParts = 8;          // buffers of a message that goes by the r
 void SocketConnection::offer_memory() {
   if (!queue_.empty() || !same_host_) return;
   const auto offer = [&](FrameKind kind, const Fd& memory, const Fd& bell) {
-    return send_with(fd_.get(), encode_prefix({.kind = kind}), memory, bell);
+    return send_with(stream_.fd(), encode_prefix({.kind = kind}), memory, bell);
   };
   if (core_->limits().ring_bytes) {
     auto ring = SharedRing::make(core_->limits().ring_bytes);
@@ -65,8 +65,8 @@ void SocketConnection::offer_arena() {
           "memory: " +
           why);
     });
-  } else if (send_with(fd_.get(), encode_prefix({.kind = FrameKind::arena_offer}), arena, exported->table(),
-                       exported->lease())) {
+  } else if (send_with(stream_.fd(), encode_prefix({.kind = FrameKind::arena_offer}), arena,
+                       exported->table(), exported->lease())) {
     exported->lease().reset();  // the receiver's alone
     exported_ = std::move(exported);
   }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "net/encryption.h"
 #include "net/transport.h"
 
 namespace troupe::internal::net {
@@ -29,6 +30,8 @@ struct SocketOptions {
   /// two polls where there are more of them than cores. Its owner changes it at any time; null: 1.
   std::shared_ptr<const std::atomic<int>> processes_here;
   std::string job;  ///< ends that name two jobs refuse each other; empty: goes with every job
+  /// A link that is to be encrypted is refused where the other side does not encrypt it, and the reverse.
+  Encryption encryption = Encryption::off;
 };
 
 }  // namespace troupe::internal::net

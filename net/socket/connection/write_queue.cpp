@@ -25,7 +25,7 @@ void WriteQueue::push(std::vector<std::byte> head, Message message) {
   frames_.push_back({std::move(head), std::move(message)});
 }
 
-WriteQueue::Outcome WriteQueue::write_to(int fd, size_t budget) {
+WriteQueue::Outcome WriteQueue::write_to(Stream& stream, size_t budget) {
   size_t done = 0;
   while (!frames_.empty()) {
     if (done >= budget) return Outcome::budget;
@@ -50,7 +50,7 @@ WriteQueue::Outcome WriteQueue::write_to(int fd, size_t budget) {
     msghdr m{};
     m.msg_iov = parts;
     m.msg_iovlen = n;
-    const ssize_t got = ::sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t got = stream.send(m);
     if (got < 0) {
       if (errno == EINTR) continue;
       const bool full = errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ENOMEM;
@@ -58,7 +58,7 @@ WriteQueue::Outcome WriteQueue::write_to(int fd, size_t budget) {
     }
     written(static_cast<size_t>(got));
     done += static_cast<size_t>(got);
-    if (static_cast<size_t>(got) < asked) return Outcome::blocked;
+    if (static_cast<size_t>(got) < asked && !stream.tls()) return Outcome::blocked;
   }
   return Outcome::drained;
 }

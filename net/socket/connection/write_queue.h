@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "net/message.h"
+#include "net/socket/stream/stream.h"
 
 namespace troupe::internal::net {
 
@@ -21,7 +22,7 @@ class WriteQueue {
   void push(std::vector<std::byte> head, Message message = {});
   /// Writes until everything is written, the socket is full, `budget` bytes are written, or the connection is
   /// broken (errno tells). Never raises SIGPIPE. Throws what Buffer::pinned does.
-  Outcome write_to(int fd, size_t budget);
+  Outcome write_to(Stream& stream, size_t budget);
   void clear();
 
  private:

@@ -95,12 +95,12 @@ void Connector::shake_hands() {
   link_ = std::make_shared<HandshakeLink>(core_, std::move(fd_), Handshake::Role::connector, until);
   const auto self = shared_from_this();
   link_->start(
-      [self](Fd fd, PeerInfo peer) {
+      [self](Stream stream, PeerInfo peer) {
         const auto& core = self->core_;
         self->ended_ = true;
         self->detach();
-        const auto c =
-            std::make_shared<SocketConnection>(core, std::move(fd), std::move(peer), self->address_.str());
+        const auto c = std::make_shared<SocketConnection>(core, std::move(stream), std::move(peer),
+                                                          self->address_.str());
         core->add(c);
         core->delivery.post([core, c, promise = self->promise_] {
           if (core->shutting_down())
@@ -118,6 +118,7 @@ void Connector::shake_hands() {
           case Refusal::version:
           case Refusal::token:
           case Refusal::job:
+          case Refusal::encryption:
           case Refusal::garbage:
             return self->give_up(ErrorKind::invalid, fmt::format("{} {}", where, failure.text));
           case Refusal::timeout:

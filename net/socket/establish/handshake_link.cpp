@@ -10,7 +10,8 @@ namespace troupe::internal::net {
 
 HandshakeLink::HandshakeLink(std::shared_ptr<Reactor> core, Fd fd, Handshake::Role role, TimePoint deadline)
     : core_(std::move(core)),
-      fd_(std::move(fd)),
+      role_(role),
+      stream_(std::move(fd)),
       machine_(role, core_->token(), core_->self(), random_nonce(), deadline, core_->job()),
       deadline_(deadline),
       started_(core_->now()) {}
@@ -20,11 +21,18 @@ void HandshakeLink::start(Done done, Failed failed) {
   failed_ = std::move(failed);
   const auto self = shared_from_this();
   try {
-    watch_ = core_->upkeep.watch(fd_.get(), EPOLLIN, [self](uint32_t) { self->on_readable(); });
+    watch_ = core_->upkeep.watch(stream_.fd(), EPOLLIN, [self](uint32_t) { self->on_readable(); });
   } catch (const Error& e) {
     return fail({Handshake::Refusal::none, e.message()});
   }
   timer_ = core_->upkeep.at(deadline_, [self] { self->expire(); });
+  if (role_ == Handshake::Role::listener && !is_unix(stream_.fd())) {
+    phase_ = Phase::look;
+  } else if (core_->encrypts(stream_.fd())) {
+    secure();
+    if (shake_hands()) phase_ = Phase::look;  // at the answer
+    return;
+  }
   progress();
 }
 
@@ -34,25 +42,94 @@ void HandshakeLink::expire() {
 }
 
 void HandshakeLink::on_readable() {
+  if (phase_ == Phase::look && !look()) return;
+  if (phase_ == Phase::tls && !shake_hands()) return;
+  if (phase_ != Phase::talk) return;
   // Reads no byte that is not the handshake's: the rest is the connection's.
-  while (fd_ && machine_.state() == Handshake::State::waiting) {
+  while (stream_ && machine_.state() == Handshake::State::waiting) {
     std::array<std::byte, 512> bytes;
-    const ssize_t got =
-        ::recv(fd_.get(), bytes.data(), std::min(bytes.size(), machine_.wanted()), MSG_DONTWAIT);
+    iovec part{bytes.data(), std::min(bytes.size(), machine_.wanted())};
+    msghdr m{};
+    m.msg_iov = &part, m.msg_iovlen = 1;
+    const ssize_t got = stream_.receive(m);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (got == 0) return fail({Handshake::Refusal::none, "closed the connection during the handshake"});
-    if (got < 0) return fail({Handshake::Refusal::none, errno_text(errno) + " during the handshake"});
+    const bool broken = got < 0 && errno == EBADMSG && stream_.tls();
+    if (got < 0)
+      return fail({Handshake::Refusal::none,
+                   (broken ? "broke TLS (" + stream_.tls()->reason() + ")" : errno_text(errno)) +
+                       " during the handshake"});
     machine_.receive(std::span(bytes).first(static_cast<size_t>(got)));
     progress();
   }
 }
 
+// Each side sees by the first byte of the other how it speaks. False: it has to wait, or it is over.
+bool HandshakeLink::look() {
+  constexpr std::byte kAlert{0x15}, kHello{0x16};  // types of TLS records
+  std::byte first;
+  ssize_t got;
+  do got = ::recv(stream_.fd(), &first, 1, MSG_PEEK | MSG_DONTWAIT);
+  while (got < 0 && errno == EINTR);
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
+  const bool tls = got == 1 && (first == kHello || first == kAlert);
+  phase_ = tls ? Phase::tls : Phase::talk;
+  if (got <= 0) {  // whoever reads on says how it ended
+    if (stream_.tls()) phase_ = Phase::tls;
+  } else if (role_ == Handshake::Role::connector) {
+    if (!tls) return refuse(kSpeaksPlainAlone, {});
+  } else if (tls && !core_->tls()) {
+    return refuse(kSpeaksTlsAlone, no_tls());
+  } else if (tls) {
+    secure();
+  } else if (core_->encrypts(stream_.fd())) {
+    return refuse(kSpeaksPlainAlone, tls_wanted());
+  }
+  return true;
+}
+
+void HandshakeLink::secure() {
+  stream_.secure(*core_->tls(), role_);
+  phase_ = Phase::tls;
+}
+
+// False: it has failed. On to the handshake inside once it is done.
+bool HandshakeLink::shake_hands() {
+  TlsLink& tls = *stream_.tls();
+  switch (tls.shake_hands()) {
+    case TlsLink::Step::waiting:
+      return true;
+    case TlsLink::Step::done:
+      phase_ = Phase::talk;
+      progress();
+      return true;
+    case TlsLink::Step::failed:
+      break;
+  }
+  fail({tls.refusal(), std::string(tls.text())});
+  return false;
+}
+
+// The answer is plain. What the other side has sent is taken first: closing would else destroy the answer.
+bool HandshakeLink::refuse(const char* what, const std::vector<std::byte>& answer) {
+  std::array<std::byte, 4096> unread;
+  while (::recv(stream_.fd(), unread.data(), unread.size(), MSG_DONTWAIT) ==
+         static_cast<ssize_t>(unread.size()))
+    continue;
+  if (!answer.empty()) ::send(stream_.fd(), answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  fail({Handshake::Refusal::encryption, what});
+  return false;
+}
+
 void HandshakeLink::progress() {
-  if (!fd_) return;
-  if (const auto out = machine_.take_output(); !out.empty()) {
+  if (!stream_) return;
+  if (auto out = machine_.take_output(); !out.empty()) {
     // A few hundred bytes on a new socket: they fit, or the other side is not one to wait for.
-    const ssize_t sent = ::send(fd_.get(), out.data(), out.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    iovec part{out.data(), out.size()};
+    msghdr m{};
+    m.msg_iov = &part, m.msg_iovlen = 1;
+    const ssize_t sent = stream_.send(m);
     if (sent != static_cast<ssize_t>(out.size()) && machine_.state() != Handshake::State::refused)
       return fail({Handshake::Refusal::none, fmt::format("took no bytes during the handshake: {}",
                                                          errno_text(sent < 0 ? errno : EAGAIN))});
@@ -60,15 +137,16 @@ void HandshakeLink::progress() {
   if (machine_.state() == Handshake::State::refused) return fail({machine_.refusal(), machine_.text()});
   if (machine_.state() != Handshake::State::done) return;
   detach();
+  if (!stream_.tls()) core_->note_plain(stream_.fd(), machine_.peer());
   auto done = std::exchange(done_, nullptr);
   failed_ = nullptr;
-  if (done) done(std::exchange(fd_, Fd()), machine_.peer());
+  if (done) done(std::exchange(stream_, Stream()), machine_.peer());
 }
 
 void HandshakeLink::fail(Failure failure) {
   const auto self = shared_from_this();
   detach();
-  fd_ = Fd();
+  stream_.reset();
   done_ = nullptr;
   if (const auto failed = std::exchange(failed_, nullptr)) failed(failure);
 }
@@ -76,13 +154,13 @@ void HandshakeLink::fail(Failure failure) {
 void HandshakeLink::abandon() {
   const auto self = shared_from_this();
   detach();
-  fd_ = Fd();
+  stream_.reset();
   done_ = nullptr;
   failed_ = nullptr;
 }
 
 void HandshakeLink::detach() {
-  if (watch_) core_->upkeep.unwatch(std::exchange(watch_, 0), fd_.get());
+  if (watch_) core_->upkeep.unwatch(std::exchange(watch_, 0), stream_.fd());
   if (timer_) core_->upkeep.cancel(std::exchange(timer_, 0));
 }
 

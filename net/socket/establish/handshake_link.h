@@ -6,6 +6,7 @@
 #include <string>
 
 #include "net/socket/connection/reactor.h"
+#include "net/socket/stream/stream.h"
 
 namespace troupe::internal::net {
 
@@ -17,7 +18,7 @@ class HandshakeLink : public std::enable_shared_from_this<HandshakeLink> {
     Handshake::Refusal refusal;
     std::string text;  ///< "closed the connection during the handshake"
   };
-  using Done = std::function<void(Fd fd, PeerInfo peer)>;
+  using Done = std::function<void(Stream stream, PeerInfo peer)>;
   using Failed = std::function<void(const Failure&)>;
 
   HandshakeLink(std::shared_ptr<Reactor> core, Fd fd, Handshake::Role role, TimePoint deadline);
@@ -28,16 +29,24 @@ class HandshakeLink : public std::enable_shared_from_this<HandshakeLink> {
   /// Closes without a report.
   void abandon();
   TimePoint started() const { return started_; }
-  int fd() const { return fd_.get(); }
 
  private:
+  // What the next bytes are: not known before the first one is seen, TLS's own, or those of `machine_`.
+  enum class Phase { look, tls, talk };
+
   void on_readable();
+  bool look();
+  void secure();
+  bool shake_hands();
+  bool refuse(const char* what, const std::vector<std::byte>& answer);
   void progress();
   void fail(Failure failure);
   void detach();
 
   std::shared_ptr<Reactor> core_;
-  Fd fd_;
+  const Handshake::Role role_;
+  Stream stream_;
+  Phase phase_ = Phase::talk;
   Handshake machine_;
   TimePoint deadline_, started_;
   uint64_t watch_ = 0, timer_ = 0;

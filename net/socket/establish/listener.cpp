@@ -105,7 +105,7 @@ void ListenPoint::begin(Fd fd) {
   links_.emplace(number, link);
   const auto self = shared_from_this();
   link->start(
-      [self, number, text](Fd done, PeerInfo peer) {
+      [self, number, text](Stream done, PeerInfo peer) {
         self->ended(number);
         const auto& core = self->core_;
         const auto c = std::make_shared<SocketConnection>(core, std::move(done), std::move(peer), text);

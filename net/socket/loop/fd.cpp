@@ -181,12 +181,37 @@ std::string peer_text(int fd) {
   return fmt::format("process {}", who.pid);
 }
 
+namespace {
+
+// This end and the other one; false where there is none.
+bool ends_of(int fd, SockAddr& here, SockAddr& there) {
+  here.size = there.size = sizeof here.storage;
+  return getsockname(fd, reinterpret_cast<sockaddr*>(&here.storage), &here.size) == 0 &&
+         getpeername(fd, reinterpret_cast<sockaddr*>(&there.storage), &there.size) == 0;
+}
+
+}  // namespace
+
+bool is_within_host(int fd) {
+  SockAddr here, there;
+  if (!ends_of(fd, here, there)) return false;
+  if (here.family() == AF_INET) {
+    const auto a = reinterpret_cast<const sockaddr_in*>(&here.storage)->sin_addr.s_addr,
+               b = reinterpret_cast<const sockaddr_in*>(&there.storage)->sin_addr.s_addr;
+    return a == b || (ntohl(a) >> 24) == IN_LOOPBACKNET || (ntohl(b) >> 24) == IN_LOOPBACKNET;
+  }
+  if (here.family() == AF_INET6) {
+    const in6_addr &a = reinterpret_cast<const sockaddr_in6*>(&here.storage)->sin6_addr,
+                   &b = reinterpret_cast<const sockaddr_in6*>(&there.storage)->sin6_addr;
+    return IN6_ARE_ADDR_EQUAL(&a, &b);
+  }
+  return here.family() == AF_UNIX;
+}
+
 bool is_self_connected(int fd) {
   SockAddr a, b;
-  a.size = b.size = sizeof a.storage;
-  if (getsockname(fd, reinterpret_cast<sockaddr*>(&a.storage), &a.size) != 0) return false;
-  if (getpeername(fd, reinterpret_cast<sockaddr*>(&b.storage), &b.size) != 0) return false;
-  return a.family() != AF_UNIX && a.size == b.size && std::memcmp(&a.storage, &b.storage, a.size) == 0;
+  return ends_of(fd, a, b) && a.family() != AF_UNIX && a.size == b.size &&
+         std::memcmp(&a.storage, &b.storage, a.size) == 0;
 }
 
 }  // namespace troupe::internal::net

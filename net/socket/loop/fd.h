@@ -67,6 +67,8 @@ void tune(int fd);
 bool is_unix(int fd);
 /// Who is at the other end of an accepted connection: "process 17" or "tcp:10.0.0.1:333".
 std::string peer_text(int fd);
+/// Whether both ends of a connection are of this host, as far as their addresses tell.
+bool is_within_host(int fd);
 /// Whether a TCP socket was connected to itself, which loopback allows.
 bool is_self_connected(int fd);
 
