@@ -54,6 +54,7 @@ void ColumnLinear::take(const nn::Linear& whole) {
 void ColumnLinear::reset(Generator& generator) { take(nn::Linear(in_, out_, generator, has_bias_, dtype_)); }
 
 Tensor ColumnLinear::forward(const Tensor& x) {
+  count_copies_once(rank_);
   return ops::linear(enter(x, group_, group_.size() > 1 ? str() : ""), weight, bias);
 }
 
@@ -93,6 +94,7 @@ void RowLinear::take(const nn::Linear& whole) {
 void RowLinear::reset(Generator& generator) { take(nn::Linear(in_, out_, generator, has_bias_, dtype_)); }
 
 Part RowLinear::operator()(const Tensor& x) {
+  count_copies_once(rank_);
   return {ops::linear(x, weight, bias), group_, group_.size() > 1 ? str() : ""};
 }
 

@@ -2,14 +2,22 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <any>
 #include <set>
 
+#include "actors/cell/actor_cell.h"
+#include "autograd/distributed/optim/optimizer_messages.h"
 #include "core/base/error.h"
 #include "ops/ops.h"
 
 namespace troupe::tp {
 
 namespace {
+
+// Attached to an actor: the parameters of cut_parameter(); that its copies are counted.
+constexpr const char* kCut = "tp.cut";
+constexpr const char* kCounted = "tp.counted";
 
 // The placements of all parameters inside a module, by full name.
 class Walk final : public nn::Members {
@@ -71,8 +79,30 @@ void load_whole_state(nn::Module& module, const std::map<std::string, Tensor>& w
   module.load_state_dict(mine);
 }
 
+void cut_parameter(const Tensor& parameter) {
+  const auto cell = internal::actors::current_cell();
+  if (!cell) return;
+  std::any& kept = cell->attachments()[kCut];
+  if (!kept.has_value()) kept = Tensors();
+  std::any_cast<Tensors&>(kept).push_back(parameter);
+}
+
+void count_copies_once(size_t rank) {
+  const auto cell = rank ? internal::actors::current_cell() : nullptr;
+  if (!cell || cell->attachments().contains(kCounted)) return;
+  cell->attachments()[kCounted] = true;
+  const std::any& kept = cell->attachments()[kCut];
+  const Tensors cut = kept.has_value() ? std::any_cast<const Tensors&>(kept) : Tensors();
+  for (const Tensor& p : cell->object().parameters())
+    if (std::ranges::none_of(cut, [&](const Tensor& t) { return t.is_same(p); }))
+      optim::leave_out_of_norms(p);
+}
+
 void put(Tensor& parameter, const Tensor& elements) {
-  if (!parameter.defined()) return void(parameter = elements.clone_data().requires_grad_());
+  if (!parameter.defined()) {
+    parameter = elements.clone_data().requires_grad_();
+    return cut_parameter(parameter);
+  }
   const NoGradGuard off;
   parameter.copy_(elements.detach());
 }

@@ -41,6 +41,13 @@ class CutModule {
 /// changed, as nn::Module::load_state_dict().
 void load_whole_state(nn::Module& module, const std::map<std::string, Tensor>& whole);
 
+/// Says, in an actor, that a parameter is cut, or is this rank's alone, as those of the layers here are. The
+/// norm of all gradients counts it wherever it is. Parameters that nobody has said this of are copies, equal
+/// on all ranks, and count on rank 0 alone.
+void cut_parameter(const Tensor& parameter);
+/// Leaves the copies of this actor out of norms, unless its rank is 0. Layers do so when they are called.
+void count_copies_once(size_t rank);
+
 /// Makes an undefined parameter a leaf with those elements, or writes them to the one that there is.
 void put(Tensor& parameter, const Tensor& elements);
 

@@ -61,6 +61,7 @@ void VocabularyEmbedding::reset(Generator& generator) {
 
 Part VocabularyEmbedding::operator()(const Tensor& ids) {
   check_ids("vocabulary_embedding", ids, count_);
+  count_copies_once(rank_);
   const std::string layer = group_.size() > 1 ? str() : "";
   if (!sizes_[rank_]) {
     const Tensor none = ops::unsqueeze(zeros(ids.shape(), {dtype_, ids.device()}), -1);

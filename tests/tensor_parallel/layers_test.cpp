@@ -1,6 +1,7 @@
 // Layers that are cut over ranks compute what whole ones do.
 #include <catch2/catch.hpp>
 
+#include <cmath>
 #include <cstdlib>
 
 #include "parallel/mesh/actor_mesh.h"
@@ -152,7 +153,15 @@ TEST_CASE("a block, an embedding and a head on several ranks start and train as 
       context.backward(loss);
       expected.backward();
       std::map<std::string, Tensor> gradients;
-      for (const auto& [name, t] : whole->named_parameters()) gradients[name] = t.grad();
+      double squares = 0;
+      for (const auto& [name, t] : whole->named_parameters()) {
+        gradients[name] = t.grad();
+        squares += ops::sum(ops::mul(t.grad(), t.grad())).item();
+      }
+      optim::DistributedOptimizer optimizer({model.actors().begin(), model.actors().end()}, "sgd",
+                                            {{"lr", 0.1}});
+      CHECK(optimizer.clip_grad_norm(context, 1e9) ==
+            Approx(std::sqrt(squares)).epsilon(1e-12));  // copies count once
       const auto right = parts_of(model, gradients);
       const auto got = all(model.call<&Rank::gradients>()).get();
       for (size_t r = 0; r < got.size(); ++r) {
