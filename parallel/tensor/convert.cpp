@@ -152,7 +152,8 @@ struct Recorded {
   Edge input = {};
 
   Recorded(const Conversion& c, const Tensor& x)
-      : on(grad_enabled() && is_floating(x.dtype()) && (x.requires_grad() || c.always_recorded())) {
+      : on(grad_enabled() && is_floating(x.dtype()) &&
+           (x.requires_grad() || (frame().context && c.always_recorded()))) {
     if (on) input = x.gradient_edge();
   }
   Tensor result(const Conversion& c, const Meeting& at, const Tensor& y) const {

@@ -34,9 +34,9 @@ Meeting Meetings::next(const Group& group, const char* what, std::string_view la
   Meeting meeting;
   {
     const Lock lock(mutex_);
-    const auto at = std::ranges::find_if(groups_, [&](const auto& of) { return of->group == group; });
-    if (at == groups_.end()) groups_.push_back(std::make_unique<OfGroup>(OfGroup{group, {}}));
-    OfGroup& of = at == groups_.end() ? *groups_.back() : **at;
+    auto at = std::ranges::find_if(groups_, [&](const auto& of) { return of->group == group; });
+    if (at == groups_.end()) at = groups_.insert(at, std::make_unique<OfGroup>(OfGroup{group, {}}));
+    OfGroup& of = **at;
     Call alone;
     if (!call) alone.number = of.calls++;
     Call& mine =
