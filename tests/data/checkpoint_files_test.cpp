@@ -189,7 +189,7 @@ TEST_CASE("a refusal says where the bytes are, and which other checkpoint is who
 }
 
 TEST_CASE(
-    "what was begun and never committed, and all but the newest, go; what the folder did not make stays",
+    "what was begun and never committed, and all but the newest, go, and what the folder did not make stays",
     "[data][checkpoint]") {
   Folder dir;
   const fs::path run = dir.path / "run", kept = dir.path / "kept";
