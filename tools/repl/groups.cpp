@@ -282,6 +282,10 @@ int mesh_size(lua_State* L) {
                   static_cast<lua_Integer>(lua_isnoneornil(L, 2) ? m.all().size() : m.size(text_at(L, 2))));
   return 1;
 }
+int mesh_length(lua_State* L) {
+  lua_settop(L, 1);  // Lua gives it the mesh twice
+  return mesh_size(L);
+}
 int mesh_coordinate(lua_State* L) {
   const AsWorker here(L);
   lua_pushinteger(L, static_cast<lua_Integer>(get<Mesh>(L, 1).coordinate(text_at(L, 2))));
@@ -324,6 +328,7 @@ void open_groups(lua_State* L) {
                       {"all", guarded<mesh_all>},
                       {"size", guarded<mesh_size>},
                       {"coordinate", guarded<mesh_coordinate>},
+                      {"__len", guarded<mesh_length>},
                       {"__tostring", guarded<mesh_to_string>}});
   lua_register(L, "group", guarded<make_group>);
   lua_register(L, "mesh", guarded<make_mesh>);
