@@ -91,7 +91,7 @@ TEST_CASE("a parameter belongs to the first group that names it, and to the rest
       {{"0.bias", {.lr = 2}},
        {[](const std::string& name, const Shape& shape) { return name == "0.bias" || shape[0] == 2; },
         {.lr = 3}}});
-  const std::string a = " of " + AnyRef(halves.a).str(), b = " of " + AnyRef(halves.b).str();
+  const std::string a = " of troupe::testing::Half#0:1 on w1", b = " of troupe::testing::Half#0:2 on w2";
   CHECK(optimizer.parameters_by_group() == std::vector<std::vector<std::string>>{{"0.weight" + a},
                                                                                  {"0.bias" + a, "0.bias" + b},
                                                                                  {"0.weight" + b}});
