@@ -31,7 +31,7 @@ struct Adder : Actor {
   }
   Task<void> meet(Group group) { co_await group.barrier(); }
   static constexpr auto remote =
-      methods<&Adder::add, &Adder::rows, &Adder::along, &Adder::echo, &Adder::meet>;
+      methods<constructor<>, &Adder::add, &Adder::rows, &Adder::along, &Adder::echo, &Adder::meet>;
 };
 
 // Runs scripts in a shell of three workers; the error, or nothing.
