@@ -36,7 +36,10 @@ class GradSink final : public Sink {
  public:
   HookBatch round;
   void settled(const Accumulate& leaf, bool came) override {
-    if (is_watched(leaf)) (void)round.settled(leaf, came ? sum_now(leaf.leaf()) : Tensor());
+    if (!is_watched(leaf)) return;
+    std::function<Tensor()> total;
+    if (came) total = [&] { return sum_now(leaf.leaf()); };
+    round.settled(leaf, total);
   }
   void accumulate(const Tensor& leaf, const Tensor& grad) override {
     const Lock lock(mutex_of(leaf));

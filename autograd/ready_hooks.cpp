@@ -53,8 +53,8 @@ bool has_waiting_hook(const Accumulate& leaf) {
 // The table has it for each of its leaves; empty once removed.
 class WatchHandle::Set final : public LeafWatch {
  public:
-  Set(WaitingHook f, size_t count, bool without, bool may_wait)
-      : function_(std::make_shared<WaitingHook>(std::move(f))),
+  Set(Told f, size_t count, bool without, bool may_wait)
+      : function_(std::make_shared<Told>(std::move(f))),
         count_(count),
         without_(without),
         may_wait_(may_wait) {}
@@ -67,7 +67,7 @@ class WatchHandle::Set final : public LeafWatch {
   void remove() { function_.reset(); }
 
  private:
-  std::shared_ptr<WaitingHook> function_;
+  std::shared_ptr<Told> function_;
   size_t count_;
   bool without_;  // call it without a gradient, too
   bool may_wait_;
@@ -90,7 +90,8 @@ void WatchHandle::remove() {
   edges_.clear();
 }
 
-WatchHandle watch(const char* what, const Tensors& leaves, WaitingHook hook, bool without, bool may_wait) {
+WatchHandle WatchHandle::watch(const char* what, const Tensors& leaves, Told hook, bool without,
+                               bool may_wait) {
   const std::string part = "[" + std::string(what) + "] ";
   if (!hook) throw_invalid(part + "the function is empty");
   if (leaves.empty()) throw_invalid(part + "the list of tensors is empty");
@@ -116,44 +117,63 @@ WatchHandle watch(const char* what, const Tensors& leaves, WaitingHook hook, boo
 }
 
 WatchHandle register_post_accumulate_grad_hook(const Tensor& leaf, std::function<void(const Tensor&)> hook) {
-  WaitingHook of_one;
+  WatchHandle::Told of_one;
   if (hook)
     of_one = [hook = std::move(hook)](size_t, const Tensor& grad, const auto&) {
       hook(grad);
       return Future<void>();
     };
-  return watch("register_post_accumulate_grad_hook", {leaf}, std::move(of_one), false, false);
+  return WatchHandle::watch("register_post_accumulate_grad_hook", {leaf}, std::move(of_one), false, false);
 }
 
 WatchHandle register_ready_hook(const Tensors& params, std::function<void(size_t, const Tensor&)> hook) {
-  WaitingHook at_once;
+  WatchHandle::Told at_once;
   if (hook)
     at_once = [hook = std::move(hook)](size_t i, const Tensor& grad, const auto&) {
       hook(i, grad);
       return Future<void>();
     };
-  return watch("register_ready_hook", params, std::move(at_once), true, false);
+  return WatchHandle::watch("register_ready_hook", params, std::move(at_once), true, false);
 }
 
 WatchHandle register_ready_hook(const Tensors& params, WaitingHook hook) {
-  return watch("register_ready_hook", params, std::move(hook), true, true);
+  WatchHandle::Told waits;
+  if (hook)
+    waits = [hook = std::move(hook)](size_t i, const Tensor&, const auto& pass) { return hook(i, pass); };
+  return WatchHandle::watch("register_ready_hook", params, std::move(waits), true, true);
 }
 
-std::vector<Future<void>> HookBatch::settled(const Accumulate& leaf, const Tensor& total,
-                                             const std::shared_ptr<PassGradients>& pass) {
-  std::vector<Future<void>> waiting;
+void HookBatch::settled(const Accumulate& leaf, const std::function<Tensor()>& total,
+                        const std::shared_ptr<PassGradients>& pass) {
   for (const auto& [watch, index] : table().find(&leaf)) {
     {
       internal::Lock lock(mutex_);
       if (!told_[watch].insert(index).second) continue;
     }
-    if (Future<void> end = watch->told(index, total, pass); end.valid()) waiting.push_back(std::move(end));
+    keep(watch->told(index, total && !watch->may_wait() ? total() : Tensor(), pass));
   }
-  return waiting;
+}
+
+void HookBatch::keep(Future<void> end) {
+  if (!end.valid()) return;
+  {
+    const internal::Lock lock(mutex_);
+    if (!cancelled_) return waiting_.push_back(std::move(end));
+  }
+  end.cancel();
+}
+
+void HookBatch::cancel() {
+  decltype(waiting_) waiting;
+  {
+    const internal::Lock lock(mutex_);
+    cancelled_ = true;
+    waiting.swap(waiting_);
+  }
+  for (const Future<void>& end : waiting) end.cancel();
 }
 
 std::vector<Future<void>> HookBatch::finish(const std::shared_ptr<PassGradients>& pass) {
-  std::vector<Future<void>> waiting;
   decltype(told_) told;
   {
     internal::Lock lock(mutex_);
@@ -161,9 +181,9 @@ std::vector<Future<void>> HookBatch::finish(const std::shared_ptr<PassGradients>
   }
   for (const auto& [watch, known] : told)
     for (size_t i = 0; i < watch->count(); ++i)
-      if (!known.contains(i))
-        if (Future<void> end = watch->told(i, {}, pass); end.valid()) waiting.push_back(std::move(end));
-  return waiting;
+      if (!known.contains(i)) keep(watch->told(i, {}, pass));
+  const internal::Lock lock(mutex_);
+  return std::exchange(waiting_, {});
 }
 
 }  // namespace troupe::autograd

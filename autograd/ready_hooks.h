@@ -17,24 +17,30 @@ namespace troupe::autograd {
 class PassGradients {
  public:
   virtual ~PassGradients() = default;
+  /// Of the context, and of the pass: the same on all workers that it comes by.
+  virtual uint64_t context() const = 0;
+  virtual uint64_t number() const = 0;
+  /// What the context has for the leaf, of all passes.
+  virtual Tensor total(const Tensor& leaf) const = 0;
   /// The gradient of the leaf, which then has nothing of the pass; undefined: none came. Other passes keep
   /// theirs.
   virtual Tensor take(const Tensor& leaf) = 0;
-  /// Adds to it.
-  virtual void add(const Tensor& leaf, const Tensor& grad) = 0;
+  /// Adds to it. `grad` is kept as it is: nobody may change it any more.
+  virtual void add(const Tensor& leaf, Tensor grad) = 0;
 };
 
-/// A ready hook that may wait: the pass is over when the future is ready. An empty one: at once.
-using WaitingHook =
-    std::function<Future<void>(size_t index, const Tensor& grad, const std::shared_ptr<PassGradients>& pass)>;
+/// A ready hook that may wait: the pass is over when the future is ready. An empty one: at once. It asks
+/// `pass` for the gradient, which nobody else holds then.
+using WaitingHook = std::function<Future<void>(size_t index, const std::shared_ptr<PassGradients>& pass)>;
 
 /// Hears of a set of leaves, once per pass and leaf, when nothing more can come for it.
 class LeafWatch {
  public:
   virtual ~LeafWatch() = default;
-  /// `total`: the gradient of leaf number `index` with what the pass has added; undefined: it added none. On
-  /// a thread of the pass. What it throws fails the pass, which is over when the future is ready; empty: at
-  /// once. `pass`: null in a local one, which hears of no set that may_wait().
+  /// `total`: the gradient of leaf number `index` with what the pass has added; undefined: it added none, or
+  /// the set may_wait() and asks `pass`. On a thread of the pass. What it throws fails the pass, which is
+  /// over when the future is ready; empty: at once. `pass`: null in a local one, which hears of no set that
+  /// may_wait().
   virtual Future<void> told(size_t index, const Tensor& total,
                             const std::shared_ptr<PassGradients>& pass) = 0;
   virtual bool may_wait() const = 0;
@@ -60,7 +66,12 @@ class WatchHandle {
 
  private:
   class Set;
-  friend WatchHandle watch(const char*, const Tensors&, WaitingHook, bool without, bool may_wait);
+  using Told =
+      std::function<Future<void>(size_t index, const Tensor& total, const std::shared_ptr<PassGradients>&)>;
+  friend WatchHandle register_post_accumulate_grad_hook(const Tensor&, std::function<void(const Tensor&)>);
+  friend WatchHandle register_ready_hook(const Tensors&, std::function<void(size_t, const Tensor&)>);
+  friend WatchHandle register_ready_hook(const Tensors&, WaitingHook);
+  static WatchHandle watch(const char* what, const Tensors& leaves, Told hook, bool without, bool may_wait);
   std::vector<Edge> edges_;  // keep the accumulators of the leaves, which only graphs hold otherwise
   std::shared_ptr<Set> set_;
 };
@@ -75,7 +86,7 @@ class WatchHandle {
 /// For work that overlaps the rest of the pass, such as sending gradients away: in every pass that reaches
 /// one of `params`, calls `hook(i, grad)` exactly once for each i, as soon as nothing more can come for
 /// params[i], with the gradient as above. `grad` is undefined where the pass brought none: told when that is
-/// certain, for parameters that the pass does not reach at its end.
+/// certain, for parameters that the pass does not reach when nothing of it is under way any more.
 ///
 /// A distributed pass reaches params if it reaches the graph of one of them on this worker; it ends when all
 /// hooks have run. Passes in which messages share a parameter with a hook are exact, if the hook was there
@@ -84,21 +95,26 @@ class WatchHandle {
                                               std::function<void(size_t index, const Tensor& grad)> hook);
 /// The same for a hook that waits, or that takes gradients out of the pass while that runs: for a reduction
 /// over other workers, say. `pass` moves the pass's own part, so a pass that fails still leaves gradients as
-/// they were. Only passes of contexts have such hooks; a local one is `invalid` before anything has run.
+/// they were. The pass waits for such hooks when all of them have been told, so that they may wait for each
+/// other's partners. Only passes of contexts have them; a local one is `invalid` before anything has run.
 [[nodiscard]] WatchHandle register_ready_hook(const Tensors& params, WaitingHook hook);
 
 /// What the sets of watched leaves were told in one pass. Thread-safe; the hooks run outside its lock.
 class HookBatch {
  public:
-  /// The pass has nothing more for `leaf`, whose gradient is `total`, or undefined if it brought none. Gives
-  /// what hooks wait for.
-  std::vector<Future<void>> settled(const Accumulate& leaf, const Tensor& total,
-                                    const std::shared_ptr<PassGradients>& pass = {});
-  /// The pass is over: tells of the leaves that it did not reach.
+  /// The pass has nothing more for `leaf`, whose gradient `total` gives; empty if it brought none.
+  void settled(const Accumulate& leaf, const std::function<Tensor()>& total,
+               const std::shared_ptr<PassGradients>& pass = {});
+  /// Nothing of the pass is under way: tells of the leaves that it did not reach. Gives what hooks wait for.
   std::vector<Future<void>> finish(const std::shared_ptr<PassGradients>& pass = {});
+  /// The pass has failed: so does what hooks wait for.
+  void cancel();
 
  private:
+  void keep(Future<void> end);
   internal::Mutex mutex_;
+  std::vector<Future<void>> waiting_ TROUPE_GUARDED_BY(mutex_);
+  bool cancelled_ TROUPE_GUARDED_BY(mutex_) = false;
   std::map<std::shared_ptr<LeafWatch>, std::set<size_t>> told_ TROUPE_GUARDED_BY(mutex_);
 };
 

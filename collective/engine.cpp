@@ -149,6 +149,7 @@ GroupCallPtr GroupEngine::call(const Group& group, Collective what, const Collec
                                     .hosts = group.hosts(),
                                     .way = way_called(options.way, what),
                                     .tag = options.tag,
+                                    .single_use = options.single_use,
                                     .limit = limit,
                                     .end = endless ? TimePoint::max() : now + limit});
 }
@@ -185,7 +186,7 @@ void GroupEngine::enter(const RunPtr& run, const std::string& tag, const SizedPt
   {
     // Whoever brings a part finds the run, or waits here.
     const Lock lock(mutex_);
-    id = operations_.enter(call.group, call.members, call.at.rank, tag, s, out);
+    id = operations_.enter(call.group, call.members, call.at.rank, {tag, call.single_use}, s, out);
     if (fails) operations_.fail(id, *fails, out);
     runs_[id] = run;
     if (sized) sized_[{call.group, call.at.rank, call.tag}].push_back(sized);

@@ -32,6 +32,7 @@ struct GroupCall {
   const size_t hosts;
   const std::optional<Way> way;
   const std::string tag;
+  const bool single_use;
   const Duration limit;  ///< zero: none
   const TimePoint end;
   Done done;

@@ -22,6 +22,9 @@ struct CollectiveOptions {
   /// Operations of one tag belong together in the order in which each member calls them; those of different
   /// tags in any.
   std::string tag = {};
+  /// No other operation of the group has this tag, ever: so members need not have called the same ones
+  /// before, and nothing is kept of it once it is over.
+  bool single_use = false;
   /// Empty: as calls; zero: none. Never beyond the call's that waits for it.
   std::optional<Duration> timeout = {};
   /// One of those that Group::print() names, such as "ring"; empty: the best for the size.

@@ -3,7 +3,6 @@
 // `troupe run -n 7 recommender`, a worker for each part, with the same bits.
 #include <deque>
 
-#include "parallel/data/average_gradients.h"
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/server/served_table.h"
 #include "tools/program.h"
@@ -40,11 +39,7 @@ double area_under_curve(const Tensor& odds, const Tensor& clicked) {
   return won / (below * (static_cast<double>(odds.numel()) - below));
 }
 
-struct Half : nn::ModuleActor<nn::Sequential> {  // of a tower; there are two towers
-  using ModuleActor::ModuleActor;
-  // In place of this context's gradients, their mean over the same halves.
-  Task<void> average(Group group) { co_await average_gradients(group, parameters()); }
-};
+using Half = nn::ModuleActor<nn::Sequential>;  // of a tower; there are two towers
 
 struct Bottom : Half {  // ids -> the first layer; and the wide part, a weight for each pair of kinds
   Bottom(ServedTable deep, ServedTable wide)
@@ -59,14 +54,14 @@ struct Bottom : Half {  // ids -> the first layer; and the wide part, a weight f
     (void)co_await pushed;
   }
   TableClient deep, wide;
-  static constexpr auto remote = methods<&Bottom::forward, &Bottom::push, &Bottom::average>;
+  static constexpr auto remote = methods<&Bottom::forward, &Bottom::push>;
 };
 
 struct Top : Half {  // the rest of the tower, and the sum of both parts -> log-odds [n]
   Top() : Half(nn::Linear(kHidden, kHidden), nn::ReLU(), nn::Linear(kHidden, 1)) {}
   Tensor forward(Tensor x, Tensor linear) { return net(x).flatten() + linear; }
   Tensor loss(Tensor odds, Tensor clicked) { return binary_cross_entropy_with_logits(odds, clicked); }
-  static constexpr auto remote = methods<&Top::forward, &Top::loss, &Top::average>;
+  static constexpr auto remote = methods<&Top::forward, &Top::loss>;
 };
 
 int main(int argc, char** argv) {
@@ -93,14 +88,14 @@ int main(int argc, char** argv) {
     for (size_t t = 0; t < 2; ++t) {
       bottoms.push_back(cluster.spawn<Bottom>(workers[(1 + 2 * t) % n], deep, wide));
       tops.push_back(cluster.spawn<Top>(workers[(2 + 2 * t) % n]));
+    }
+    // The second tower starts as the first, and has its gradients: both learn from the rows of both.
+    const std::vector<Group> replicas{Group(bottoms), Group(tops)};
+    for (size_t t = 0; t < 2; ++t) {
       const std::vector stages{stage<&Bottom::forward>(bottoms[t]),
                                stage<&Top::forward>(tops[t]).with_loss<&Top::loss>()};
-      towers.emplace_back(cluster.here(), stages, PipelineOptions{.micro_batches = 4});
+      towers.emplace_back(cluster.here(), stages, PipelineOptions{.micro_batches = 4, .replicas = replicas});
     }
-    // The second tower starts as the first.
-    nn::load_remote_state_dict(bottoms[1], nn::remote_state_dict(bottoms[0]).get()).get();
-    nn::load_remote_state_dict(tops[1], nn::remote_state_dict(tops[0]).get()).get();
-    const Group lower(bottoms), upper(tops);
     optim::Distributed<optim::Adam> optimizer({bottoms[0], bottoms[1], tops[0], tops[1]}, {.lr = lr});
     Generator random(seed);
     const auto [test, test_clicked, hidden] = show(4000, random);
@@ -114,13 +109,9 @@ int main(int argc, char** argv) {
         passes.push_back(tower.step_async(Value(ids), Value(clicked)));
       }
       const auto results = all(passes).get();
-      std::vector<Future<void>> shared;
-      for (size_t t = 0; t < 2; ++t) {
-        shared.push_back(bottoms[t].call<&Bottom::push>(batch));
-        shared.push_back(bottoms[t].call<&Bottom::average>(lower));
-        shared.push_back(tops[t].call<&Top::average>(upper));
-      }
-      all(shared).get(), optimizer.step(context);
+      std::vector<Future<void>> pushed;
+      for (const auto& bottom : bottoms) pushed.push_back(bottom.call<&Bottom::push>(batch));
+      all(pushed).get(), optimizer.step(context);
       training.step((results[0].loss + results[1].loss) / 2, 2 * batch);
       if (step % 25 != 0 && step != steps) continue;
       Tensors parts;

@@ -34,7 +34,7 @@ PAGES = [
     ("servers", "Parameter servers", "troupe/server.h", "parallel/server/served_parameters.h parallel/server/served_table.h parallel/server/served_module.h "
      "parallel/server/served_gradients.h parallel/server/server.h parallel/server/client_options.h parallel/server/client_base.h parallel/server/consistency/server_policy.h "
      "parallel/server/compression/compression.h"),
-    ("replicas", "Replicas", "troupe/replicas.h", "parallel/data/average_gradients.h"),
+    ("replicas", "Replicas", "troupe/replicas.h", "parallel/data/data_parallel.h parallel/data/gradient_reducer.h parallel/data/buckets.h"),
     ("tensor_parallel", "Tensor parallelism", "troupe/tensor_parallel.h", "parallel/mesh/actor_mesh.h parallel/mesh/weighted_mean.h parallel/tensor/convert.h "
      "parallel/tensor/linear.h parallel/tensor/vocabulary.h parallel/tensor/transformer.h parallel/tensor/placement.h"),
     ("groups", "Groups", "troupe/groups.h", "collective/group.h collective/mesh.h collective/reduction.h"),
@@ -47,7 +47,7 @@ PAGES = [
 HIDDEN = re.compile(r"\b(internal|detail|testing)\b")
 # Public for the library's own sake: programs do not use them.
 OURS = {"Edge", "ViewOrigin", "TensorImpl", "TensorData", "ThenResult", "install_distributed", "install_modules",
-        "builtin_actors", "install_meshes", "mesh_of_its_own", "workers_of", "put", "count_copies_once", "rank_in", "checked_sizes", "IsAlong", "count_names", "FoundKernels", "refer_to_self", "set_parameter_finder", "as_source", "made_parts", "Drawn", "core_"}
+        "builtin_actors", "install_meshes", "buckets_of", "ReplicaOf", "ModuleReplica", "set_accumulating", "anchor", "mesh_of_its_own", "workers_of", "put", "count_copies_once", "rank_in", "checked_sizes", "IsAlong", "count_names", "FoundKernels", "refer_to_self", "set_parameter_finder", "as_source", "made_parts", "Drawn", "core_"}
 SETTINGS = """FULL_PATH_NAMES = YES
 STRIP_FROM_PATH = {root}
 GENERATE_HTML = NO

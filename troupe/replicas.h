@@ -1,4 +1,4 @@
-// Data parallel training: replicas, members of a group, average their gradients.
+// Data parallel training: replicas of a model, whose gradients are summed while the backward pass runs.
 #pragma once
-#include "parallel/data/average_gradients.h"
+#include "parallel/data/data_parallel.h"
 #include "troupe/groups.h"

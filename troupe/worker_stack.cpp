@@ -9,6 +9,7 @@
 #include "collective/engine.h"
 #include "net/sim/network.h"
 #include "net/socket/socket_transport.h"
+#include "parallel/data/replica.h"
 #include "parallel/mesh/actor_mesh.h"
 #include "parallel/pipeline/stage/stage_work.h"
 #include "parallel/server/consistency/staleness_metrics.h"
@@ -26,6 +27,7 @@ std::shared_ptr<internal::rref::RefTable> install_layers(internal::actors::Worke
   optim::install_distributed(worker);
   internal::collective::GroupEngine::install(worker);
   nn::install_modules(worker);
+  parallel::install_replicas(worker);
   parallel::install_pipeline(worker);
   parallel::StalenessMetrics::install(worker);
   parallel::install_meshes(worker);

@@ -11,15 +11,19 @@ namespace {
 // Hooks see this of a pass. It does not keep the context.
 class GradientsInPass final : public PassGradients {
  public:
-  GradientsInPass(const std::shared_ptr<ContextState>& state, uint64_t pass) : state_(state), pass_(pass) {}
+  GradientsInPass(const std::shared_ptr<ContextState>& state, uint64_t context, uint64_t pass)
+      : state_(state), context_(context), pass_(pass) {}
+  uint64_t context() const override { return context_; }
+  uint64_t number() const override { return pass_; }
+  Tensor total(const Tensor& leaf) const override { return state()->gradient(leaf); }
   Tensor take(const Tensor& leaf) override { return state()->take(pass_, leaf); }
-  void add(const Tensor& leaf, const Tensor& grad) override {
+  void add(const Tensor& leaf, Tensor grad) override {
     if (!leaf.is_leaf() || !leaf.requires_grad() || grad.shape() != leaf.shape() ||
         grad.dtype() != leaf.dtype())
       throw_invalid("[backward] a hook cannot add " + grad.summary() + " to the gradient of " +
                     leaf.summary() +
                     ": a gradient of the shape and dtype of a leaf that needs one is expected");
-    state()->accumulate(pass_, leaf, grad);
+    state()->accumulate_kept(pass_, leaf, std::move(grad));
   }
 
  private:
@@ -28,7 +32,7 @@ class GradientsInPass final : public PassGradients {
     throw_error(ErrorKind::cancelled, "[backward] the context of the pass has ended");
   }
   const std::weak_ptr<ContextState> state_;
-  const uint64_t pass_;
+  const uint64_t context_, pass_;
 };
 
 }  // namespace
@@ -39,7 +43,7 @@ void BackwardTask::run() {
     go_on();
   } else if (phase == PassPhase::finish) {
     if (const auto batch = state->end_hook_batch(pass, cell.get()))
-      wait_for(batch->finish(std::make_shared<GradientsInPass>(state, pass)));
+      wait_for(batch->finish(std::make_shared<GradientsInPass>(state, context, pass)));
     for (const auto& [to, pair] : targets)
       if (pair != kRoots) send(phase, to, pair, {});
   } else if (options & kExact) {
@@ -151,8 +155,9 @@ void BackwardTask::settled(const Accumulate& leaf, bool added) {
   if (!is_watched(leaf)) return;
   const auto [batch, made] = state->hook_batch(pass, cell.get());
   watched |= made;
-  wait_for(batch->settled(leaf, added ? state->gradient(leaf.leaf()) : Tensor(),
-                          std::make_shared<GradientsInPass>(state, pass)));
+  std::function<Tensor()> total;
+  if (added) total = [&] { return state->gradient(leaf.leaf()); };
+  batch->settled(leaf, total, std::make_shared<GradientsInPass>(state, context, pass));
 }
 
 void BackwardTask::leave(Node& node, Tensors out) {

@@ -113,9 +113,12 @@ void ContextState::drop_pass(uint64_t pass) {
   std::map<uint64_t, Sums>::node_type sums;
   std::vector<decltype(sends_)::node_type> sends;
   decltype(waiting_)::node_type waiting;
+  std::vector<std::shared_ptr<HookBatch>> batches;
   {
     const Lock lock(mutex_);
     dropped_.insert(pass);
+    for (const auto& [of, batch] : hook_batches_)
+      if (of.first == pass) batches.push_back(batch);
     sums = open_.extract(pass);
     if (const auto recorded = recorded_.extract(pass))
       for (uint64_t pair : recorded.mapped()) sends.push_back(sends_.extract(pair));
@@ -124,6 +127,7 @@ void ContextState::drop_pass(uint64_t pass) {
   }
   if (waiting)
     for (const auto& [message, future] : waiting.mapped()) future.cancel();
+  for (const auto& batch : batches) batch->cancel();
 }
 
 void ContextState::forget_pass(uint64_t pass) {
@@ -167,14 +171,17 @@ void ContextState::end_waiting(uint64_t pass, GradMessageId message) {
 void ContextState::end() {
   decltype(waiting_) all;
   decltype(kept_) kept;  // let go after the lock
+  decltype(hook_batches_) batches;
   {
     const Lock lock(mutex_);
     ended_ = true;
     all.swap(waiting_);
     kept.swap(kept_);
+    batches.swap(hook_batches_);
   }
   for (const auto& [pass, waiting] : all)
     for (const auto& [message, future] : waiting) future.cancel();
+  for (const auto& [of, batch] : batches) batch->cancel();
 }
 
 std::shared_ptr<void> ContextState::keep(std::type_index type,
@@ -214,6 +221,14 @@ void ContextState::accumulate(uint64_t pass, const Tensor& leaf, const Tensor& g
   const Lock lock(mutex_);
   if (dropped_.contains(pass)) throw_error(ErrorKind::cancelled, kFailedElsewhere);
   add(open_[pass], leaf, grad);
+}
+
+void ContextState::accumulate_kept(uint64_t pass, const Tensor& leaf, Tensor grad) {
+  const Lock lock(mutex_);
+  if (dropped_.contains(pass)) throw_error(ErrorKind::cancelled, kFailedElsewhere);
+  auto& [kept, sum] = open_[pass][leaf.impl()];
+  kept = leaf;
+  sum = sum.defined() ? sum_gradients(std::move(sum), std::move(grad)) : std::move(grad);
 }
 
 Tensor ContextState::take(uint64_t pass, const Tensor& leaf) {

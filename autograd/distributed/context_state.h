@@ -110,6 +110,8 @@ class ContextState {
   /// Adds to the gradient of a leaf of this worker; recorded while grad mode is on. It can be taken back, by
   /// drop_pass(), until commit() says otherwise. `cancelled` if the pass was dropped.
   void accumulate(uint64_t pass, const Tensor& leaf, const Tensor& grad);
+  /// The same with one that nobody changes any more, and that is not copied.
+  void accumulate_kept(uint64_t pass, const Tensor& leaf, Tensor grad);
   /// What the pass has brought to a leaf, which then has nothing of it; undefined: nothing. `cancelled` if
   /// the pass was dropped.
   Tensor take(uint64_t pass, const Tensor& leaf);

@@ -2,43 +2,12 @@
 
 #include <algorithm>
 
+#include "collective/matching/operation_text.h"
+
 namespace troupe::internal::collective {
 
-namespace {
-
-std::string who(const std::vector<GroupMember>& members, size_t rank) {
-  return "rank " + std::to_string(rank) + " (" + members[rank].name + ")";
-}
-
-template <class Ranks>
-std::string all_of(const std::vector<GroupMember>& members, const Ranks& ranks) {
-  std::string all;
-  for (const size_t r : ranks) all += (all.empty() ? "" : ", ") + who(members, r);
-  return all;
-}
-
-// "[all_reduce] use 3 of tag "grads"".
-std::string what(const OperationId& id, const Signature& s) {
-  return "[" + std::string(name(s.problem.collective)) + "] use " + std::to_string(id.use) +
-         (id.tag.empty() ? " without a tag" : " of tag \"" + id.tag + "\"");
-}
-
-Error lost_error(const OperationId& id, const Signature& s, const std::vector<GroupMember>& members,
-                 size_t rank, const Error& why) {
-  return Error(ErrorKind::disconnected,
-               what(id, s) + ": " + who(members, rank) + " was lost: " + why.message() +
-                   "; make a group of the members that are left: this one cannot be used any more")
-      .with_worker(why.worker().empty() ? members[rank].name : why.worker());
-}
-
-Error uses_no_more(const OperationId& id) {
-  return Error(ErrorKind::cancelled, "rank " + std::to_string(id.rank) + " uses the group no more");
-}
-
-}  // namespace
-
 OperationId Operations::enter(uint64_t group, std::vector<GroupMember> members, size_t rank,
-                              const std::string& tag, Signature signature, Out& out) {
+                              const OperationTag& tag, Signature signature, Out& out) {
   const size_t n = members.size();
   if (signature.problem.ranks != n)
     throw_invalid("[" + std::string(name(signature.problem.collective)) + "] it is made for " +
@@ -48,8 +17,12 @@ OperationId Operations::enter(uint64_t group, std::vector<GroupMember> members, 
 
   const Lock lock(mutex_);
   forgotten_.erase(group);
-  OperationId id{group, rank, tag};
-  id.use = next_use(id)++;
+  OperationId id{group, rank, tag.name, OperationId::kSingleUse};
+  if (!tag.single_use)
+    id.use = next_use(id)++;
+  else if (has_called(id))
+    throw_invalid("[" + std::string(name(signature.problem.collective)) + "] tag \"" + tag.name +
+                  "\" is of a single use, and was used before");
   const auto at = running_.emplace(id, Running{std::move(members), std::move(signature)}).first;
   Running& op = at->second;
   op.chunks = op.signature.chunks();
@@ -98,6 +71,8 @@ std::optional<Error> Operations::why_not(const OperationId& id) const {
 }
 
 bool Operations::has_called(const OperationId& id) const {
+  if (id.use == OperationId::kSingleUse)
+    return running_.contains(id) || (single_uses_.contains(id) && !given_up_.contains(id));
   const auto rank = tags_.find({id.group, id.rank});
   if (rank == tags_.end()) return false;
   const auto tag = rank->second.find(id.tag);
@@ -124,8 +99,9 @@ void Operations::part(WorkerId sender, const Part& part, Value elements, Out& ou
   if (forgotten_.contains(id.group)) return abort_to(sender, part.from, id, uses_no_more(id), out);
   if (has_called(id)) return abort_to(sender, part.from, id, why_over(id, part), out);
   if (early_of_[sender] >= limits_.early_parts) {
-    const Error why(ErrorKind::overloaded, what(id, part.signature) + ": rank " + std::to_string(id.rank) +
-                                               " keeps " + std::to_string(limits_.early_parts) +
+    const Error why(ErrorKind::overloaded, operation_text(id, part.signature) + ": rank " +
+                                               std::to_string(id.rank) + " keeps " +
+                                               std::to_string(limits_.early_parts) +
                                                " parts of operations that it has not called: wait "
                                                "for some of them before you begin others");
     abort_to(sender, part.from, id, why, out);
@@ -144,8 +120,9 @@ Error Operations::why_over(const OperationId& id, const Part& part) const {
   if (const auto at = running_.find(id); at != running_.end() && at->second.error) return *at->second.error;
   const auto f = std::ranges::find(failures_, id, &std::pair<OperationId, Error>::first);
   if (f != failures_.end()) return f->second;
-  return Error(ErrorKind::invalid, what(id, part.signature) + " is over on rank " + std::to_string(id.rank) +
-                                       ", to which rank " + std::to_string(part.from) + " still sends for " +
+  return Error(ErrorKind::invalid, operation_text(id, part.signature) + " is over on rank " +
+                                       std::to_string(id.rank) + ", to which rank " +
+                                       std::to_string(part.from) + " still sends for " +
                                        part.signature.str() + ": they brought something different");
 }
 
@@ -155,10 +132,10 @@ void Operations::end_different(Table::iterator at, const Part& part, const std::
   const auto& [id, op] = *at;
   const size_t low = std::min(id.rank, part.from), high = std::max(id.rank, part.from);
   const auto brought = [&](size_t r) {
-    return who(op.members, r) + " " + (r == id.rank ? op.signature : part.signature).str();
+    return rank_text(op.members, r) + " " + (r == id.rank ? op.signature : part.signature).str();
   };
   end(at,
-      Error(ErrorKind::invalid, what(id, op.signature) + ": ranks brought different " +
+      Error(ErrorKind::invalid, operation_text(id, op.signature) + ": ranks brought different " +
                                     difference(op.signature, part.signature) + ": " + brought(low) + "; " +
                                     brought(high) +
                                     ": all do the same in the same order, or give each operation a tag"),
@@ -169,16 +146,16 @@ void Operations::end_different(Table::iterator at, const Part& part, const std::
 void Operations::arrived(Table::iterator at, WorkerId sender, const Part& part, Value elements, Out& out) {
   const auto& [id, op] = *at;
   if (!is_sender(op, sender, part)) {
-    out.refused = Error(ErrorKind::invalid, what(id, op.signature) + ": worker " + std::to_string(sender) +
-                                                " sent a part as rank " + std::to_string(part.from) +
-                                                ", which it is not");
+    out.refused = Error(ErrorKind::invalid, operation_text(id, op.signature) + ": worker " +
+                                                std::to_string(sender) + " sent a part as rank " +
+                                                std::to_string(part.from) + ", which it is not");
     return;
   }
   if (part.signature != op.signature) return end_different(at, part, {part.from}, out);
   const auto wrong = [&](const std::string& why) {
     end(at,
         Error(ErrorKind::invalid,
-              what(id, op.signature) + ": " + who(op.members, part.from) + " sent " + why),
+              operation_text(id, op.signature) + ": " + rank_text(op.members, part.from) + " sent " + why),
         out, {part.from});
   };
   if (part.chunk >= op.chunks)
@@ -289,7 +266,17 @@ void Operations::finish(Table::iterator at, Out& out) {
     if (failures_.size() > limits_.failures) failures_.pop_front();
   }
   out.finished.push_back({id, op.error});
+  if (id.use == OperationId::kSingleUse) remember(id);
   running_.erase(at);
+}
+
+void Operations::remember(const OperationId& single_use) {
+  if (!single_uses_.insert(single_use).second) return;
+  in_order_.push_back(single_use);
+  if (in_order_.size() <= limits_.single_uses) return;
+  given_up_.erase(in_order_.front());
+  single_uses_.erase(in_order_.front());
+  in_order_.pop_front();
 }
 
 // It has failed here, and those that it is shared with hear why.
@@ -316,6 +303,7 @@ void Operations::end(Table::iterator at, Error why, Out& out, const std::set<siz
 // It has failed before it was called here: those who have sent parts would wait.
 void Operations::give_up_early(const OperationId& id, const Error& why, Out& out, WorkerId except) {
   given_up_.emplace(id, why);
+  if (id.use == OperationId::kSingleUse) remember(id);
   const auto e = early_.find(id);
   if (e == early_.end()) return;
   std::set<std::pair<WorkerId, size_t>> told;
@@ -334,9 +322,9 @@ void Operations::notice(WorkerId sender, const Notice& notice, Out& out) {
   const bool goes_on = at != running_.end() && !at->second.error;
   if (goes_on &&
       (notice.from >= at->second.members.size() || at->second.members[notice.from].worker != sender)) {
-    out.refused =
-        Error(ErrorKind::invalid, what(id, at->second.signature) + ": worker " + std::to_string(sender) +
-                                      " spoke as rank " + std::to_string(notice.from) + ", which it is not");
+    out.refused = Error(ErrorKind::invalid, operation_text(id, at->second.signature) + ": worker " +
+                                                std::to_string(sender) + " spoke as rank " +
+                                                std::to_string(notice.from) + ", which it is not");
     return;
   }
   switch (notice.kind) {
@@ -432,16 +420,16 @@ void Operations::answered(Table::iterator at, Out& out) {
     for (size_t i = chunk.at; i < chunk.steps.size(); ++i)
       for (const Receive& r : chunk.steps[i].receives)
         if (!chunk.came.contains({r.from, r.slot})) missing.insert(r.from);
-  std::string text =
-      what(id, op.signature) + " is not over on " + who(op.members, id.rank) + " within " + q.limit + ": ";
+  std::string text = operation_text(id, op.signature) + " is not over on " + rank_text(op.members, id.rank) +
+                     " within " + q.limit + ": ";
   if (!absent.empty())
-    text += all_of(op.members, absent) + (absent.size() > 1 ? " have" : " has") + " not called it";
+    text += ranks_text(op.members, absent) + (absent.size() > 1 ? " have" : " has") + " not called it";
   if (!q.silent.empty())
-    text += (absent.empty() ? "" : "; ") + all_of(op.members, q.silent) +
+    text += (absent.empty() ? "" : "; ") + ranks_text(op.members, q.silent) +
             (q.silent.size() > 1 ? " have" : " has") + " not answered";
   if (absent.empty() && q.silent.empty()) text += "all that live have called it";
   if (op.on_devices) text += "; devices have not ended it";
-  if (!missing.empty()) text += "; parts are missing from " + all_of(op.members, missing);
+  if (!missing.empty()) text += "; parts are missing from " + ranks_text(op.members, missing);
   end(at, Error(ErrorKind::deadline, text), out, absent);
 }
 
@@ -456,7 +444,8 @@ void Operations::cancel(const OperationId& id, Out& out) {
   if (at == running_.end() || at->second.error) return;
   const auto& [own, op] = *at;
   end(at,
-      Error(ErrorKind::cancelled, what(own, op.signature) + " was cancelled by " + who(op.members, own.rank)),
+      Error(ErrorKind::cancelled,
+            operation_text(own, op.signature) + " was cancelled by " + rank_text(op.members, own.rank)),
       out);
 }
 
@@ -468,8 +457,8 @@ void Operations::forget(uint64_t group, Out& out) {
   for (const OperationId& id : ids) {
     const auto at = running_.find(id);
     end(at,
-        Error(ErrorKind::cancelled, what(id, at->second.signature) + ": " + who(at->second.members, id.rank) +
-                                        " uses the group no more"),
+        Error(ErrorKind::cancelled, operation_text(id, at->second.signature) + ": " +
+                                        rank_text(at->second.members, id.rank) + " uses the group no more"),
         out);
   }
   std::vector<OperationId> early;
@@ -480,6 +469,9 @@ void Operations::forget(uint64_t group, Out& out) {
   std::erase_if(given_up_, of_group);
   std::erase_if(failures_, of_group);
   std::erase_if(tags_, [group](const auto& x) { return x.first.first == group; });
+  const auto in_group = [group](const OperationId& id) { return id.group == group; };
+  std::erase_if(single_uses_, in_group);
+  std::erase_if(in_order_, in_group);
   broken_.erase(group);
   forgotten_.insert(group);
   forgotten_since_.push_back(group);

@@ -29,12 +29,22 @@ struct GroupMember {
   std::string name;  ///< "w3", for errors
 };
 
+/// By which ranks know an operation. A `single_use` is the only one of its tag.
+struct OperationTag {
+  OperationTag() = default;
+  OperationTag(std::string name, bool single_use = false) : name(std::move(name)), single_use(single_use) {}
+  OperationTag(const char* name) : name(name) {}
+  std::string name;
+  bool single_use = false;
+};
+
 /// An operation of one rank.
 struct OperationId {
+  static constexpr uint64_t kSingleUse = UINT64_MAX;
   uint64_t group = 0;
   size_t rank = 0;
   std::string tag = {};
-  uint64_t use = 0;  ///< of the tag, by this rank, from 0
+  uint64_t use = 0;  ///< of the tag, by this rank, from 0; or kSingleUse
   auto operator<=>(const OperationId&) const = default;
 };
 
@@ -93,6 +103,7 @@ class Operations {
     size_t early_parts = 10'000;  ///< of one sender
     size_t failures = 256;        ///< that are remembered
     size_t forgotten = 1024;      ///< groups; likewise
+    size_t single_uses = 1024;    ///< that are over, or given up by others, and remembered
     size_t window = 3;            ///< chunks on their way at once
   };
   Operations() : Operations(Limits()) {}
@@ -100,7 +111,7 @@ class Operations {
 
   /// `rank` calls an operation of a group, with members in the order of ranks. `finished` may be in `out`
   /// already.
-  OperationId enter(uint64_t group, std::vector<GroupMember> members, size_t rank, const std::string& tag,
+  OperationId enter(uint64_t group, std::vector<GroupMember> members, size_t rank, const OperationTag& tag,
                     Signature signature, Out& out);
   /// That of a chunk is done.
   void done(const OperationId& id, size_t chunk, Out& out);
@@ -179,6 +190,7 @@ class Operations {
            size_t except = SIZE_MAX);
   void give_up_early(const OperationId& id, const Error& why, Out& out, WorkerId except = kNoWorker);
   void finish(Table::iterator at, Out& out);
+  void remember(const OperationId& single_use);
   void answered(Table::iterator at, Out& out);
   void abort_to(WorkerId worker, size_t rank, const OperationId& id, const Error& why, Out& out) const;
   uint64_t& next_use(const OperationId& id) { return tags_[{id.group, id.rank}][id.tag]; }
@@ -198,6 +210,9 @@ class Operations {
   std::deque<std::pair<OperationId, Error>> failures_;  // the newest
   std::unordered_set<uint64_t> forgotten_;
   std::deque<uint64_t> forgotten_since_;  // those and others, the newest
+  // Of single uses, the newest that are over or given up. (No part of one that is over and well comes later.)
+  std::set<OperationId> single_uses_;
+  std::deque<OperationId> in_order_;
 };
 
 }  // namespace troupe::internal::collective

@@ -9,6 +9,7 @@
 
 #include "autograd/distributed/context.h"
 #include "core/async/future_combinators.h"
+#include "parallel/data/replica.h"
 #include "parallel/pipeline/driver_loss.h"
 #include "parallel/pipeline/micro_batch.h"
 #include "parallel/pipeline/runner.h"
@@ -119,6 +120,7 @@ Pipeline::Pipeline(const Here& here, std::vector<Stage> stages, PipelineOptions 
     (void)policy(options_.micro_batches);
   internal::actors::Worker& worker = here_.table().worker();
   id_ = (uint64_t{worker.id()} << 40) | worker.next_number();
+  join_replicas();
   for (int w = 0; w < workers_; ++w) {
     RunnerSetup setup{id_, w, workers_, {}};
     for (int s = w; s < this->stages(); s += workers_)
@@ -150,7 +152,28 @@ void Pipeline::connect() {
                                 name = copies[i].name](const Tensor& v) { return kTie.ask(actor, name, v); })
                          .then([](const Value&) {}));
   }
-  tied_ = all(told).then([](const std::vector<Unit>&) {});
+  ready_ = all(told).then([](const std::vector<Unit>&) {});
+}
+
+// Once the ties are: the first pipeline's stages have the values that all others take.
+void Pipeline::join_replicas() {
+  if (options_.replicas.empty()) return;
+  if (options_.replicas.size() != stages_.size())
+    throw_invalid(
+        fmt::format("[pipeline] replicas of {} stages, and there are {}: give a group for each stage",
+                    options_.replicas.size(), stages_.size()));
+  std::vector<std::function<Future<int64_t>()>> joins;
+  for (size_t s = 0; s < stages_.size(); ++s) {
+    StageActor& part = stages_[s].part;
+    part.replicas = fmt::format("pipeline {} stage {}", id_, s);
+    const JoinOrder order{part.replicas, fmt::format("stage {}", s), options_.replicas[s]};
+    joins.push_back([actor = part.actor, order] { return kJoin.ask(actor, order); });
+  }
+  ready_ = ready_.then([joins] {
+    std::vector<Future<int64_t>> joined;
+    for (const auto& join : joins) joined.push_back(join());
+    return all(joined).then([](const std::vector<int64_t>&) {});
+  });
 }
 
 std::vector<AnyRef> Pipeline::peers_of(int worker) const {
@@ -176,7 +199,9 @@ Pipeline::~Pipeline() {
   try {
     for (const auto& runner : runners_)
       ignore_result(runner.call<&Runner::close>());  // they refer to each other
-  } catch (const Error&) {                           // the cluster has ended
+    for (const Stage& s : stages_)
+      if (!s.part.replicas.empty()) kLeave.tell(s.part.actor, s.part.replicas);
+  } catch (const Error&) {  // the cluster has ended
   }
 }
 
@@ -236,6 +261,7 @@ std::shared_ptr<Pipeline::Run> Pipeline::prepare(std::vector<Value> batch, const
                      .record = record,
                      .recompute = {},
                      .weights = run->weights,
+                     .total = run->total,
                      .batch = {},
                      .targets = {},
                      .given = {}};
@@ -265,7 +291,7 @@ Future<std::vector<RunnerReport>> Pipeline::start(const std::shared_ptr<Run>& ru
     return all(parts, OnError::at_once);
   };
   // The first error ends it. The others give up, and forget the step.
-  return (options_.tied.empty() ? begin() : tied_.then(begin))
+  return (options_.tied.empty() && options_.replicas.empty() ? begin() : ready_.then(begin))
       .recover([runners = runners_, step = step_](const Error& e) -> std::vector<RunnerReport> {
         for (const auto& runner : runners) ignore_result(runner.call<&Runner::drop>(step));
         throw e;

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "collective/group.h"
 #include "parallel/pipeline/stage_actor.h"
 #include "parallel/pipeline/step_report.h"
 #include "rref/here.h"
@@ -89,6 +90,12 @@ struct PipelineOptions {
   /// their gradients after each, with the same bits: equal optimizers keep them equal. Norms of all gradients
   /// count the first only. (Stages of one actor share its parameters without that.)
   std::vector<std::vector<StageParameter>> tied = {};
+  /// Of several pipelines that train copies of one model on different rows (data parallel): for each stage
+  /// the group of its actors, one of each pipeline (or, as mesh.groups("dp") gives them, of their workers, if
+  /// nothing else of the group runs there). All begin with the parameters of the first; a step leaves all of
+  /// them with the gradients of the mean over the rows of all, which are summed stage by stage, so late
+  /// stages' sums go while early stages still run. The n-th steps of all pipelines belong together.
+  std::vector<Group> replicas = {};
   /// For "auto": how many micro-batches each worker may keep; empty: any number.
   std::vector<int> most_live = {};
   Duration timeout = std::chrono::seconds(60);  ///< of a step; zero: none
@@ -163,6 +170,7 @@ class Pipeline {
   Future<std::vector<RunnerReport>> start(const std::shared_ptr<Run>& run);
   std::vector<AnyRef> peers_of(int worker) const;
   void connect();
+  void join_replicas();
   int parts_of(int64_t rows) const;
   bool has_loss() const { return !stages_.back().part.loss.empty(); }
 
@@ -173,7 +181,7 @@ class Pipeline {
   uint64_t id_, step_ = 0;
   std::vector<RRef<Runner>> runners_;
   RRef<DriverLoss> loss_;
-  Future<void> tied_ = Future<void>::ready({});  // the copies have the values of the first ones
+  Future<void> ready_ = Future<void>::ready({});  // copies and replicas have the values of the first ones
   std::shared_ptr<LastReport> report_;
   std::map<int, Policy> policies_;  // by number of micro-batches
 };

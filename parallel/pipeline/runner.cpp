@@ -221,6 +221,7 @@ Task<void> Runner::commit(Running& run) {
     const StageActor& stage = setup_.chunks[c];
     orders[c].id = {setup_.pipeline, run.order.step, static_cast<int64_t>(c) * setup_.workers + setup_.worker,
                     0};
+    if (run.order.record) orders[c].replicas = stage.replicas, orders[c].weight = run.order.total;
     if (stage.ties.empty() || !run.order.record) continue;
     for (const Tie& tie : stage.ties) orders[c].names.push_back(tie.name);
     SumsOrder sums{orders[c].id, orders[c].names};

@@ -18,6 +18,7 @@ struct StageActor {
   std::string loss;  ///< method; empty: none
   StageLinks links;
   std::vector<Tie> ties;
+  std::string replicas;  ///< under which its actor has joined its replicas (replica.h); empty: it has none
 };
 
 }  // namespace troupe::parallel

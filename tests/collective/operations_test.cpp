@@ -49,12 +49,14 @@ void plan(RankWorld& world, uint64_t groups, size_t workers, size_t jobs) {
     for (size_t i = 0, n = 2 + random.below(workers + 1); i < n; ++i) where.push_back(random.below(workers));
     world.add_group(g, where);
     std::vector<Job> all;
-    for (size_t j = 0; j < jobs; ++j)
-      all.push_back(
-          {g, "t" + std::to_string(random.below(4)), random_signature(random, where.size()), ++number});
+    for (size_t j = 0; j < jobs; ++j) {
+      const OperationTag tag = random.below(3) ? OperationTag("t" + std::to_string(random.below(4)))
+                                               : OperationTag("single " + std::to_string(j), true);
+      all.push_back({g, tag, random_signature(random, where.size()), ++number});
+    }
     for (size_t r = 0; r < where.size(); ++r) {
       std::map<std::string, std::deque<Job>> by_tag;
-      for (const Job& j : all) by_tag[j.tag].push_back(j);
+      for (const Job& j : all) by_tag[j.tag.name].push_back(j);
       std::vector<Job>& own = world.rank(g, r).jobs;
       while (!by_tag.empty()) {
         const auto tag = std::next(by_tag.begin(), static_cast<ptrdiff_t>(random.below(by_tag.size())));
@@ -365,6 +367,37 @@ TEST_CASE("early parts are bounded, and their senders are told") {
   table.enter(7, {{0, "w0"}, {1, "w1"}}, 0, "c", s, late);
   REQUIRE(late.finished.size() == 1);
   CHECK(late.finished[0].error.value().kind() == ErrorKind::overloaded);
+}
+
+TEST_CASE("of operations of a single use nothing is kept, in whatever order they are called or given up") {
+  Operations a(Operations::Limits{.single_uses = 4}), b(Operations::Limits{.single_uses = 4});
+  const Signature s{{Collective::all_reduce, 2, 0, {1}}, "sum", float32, {1}, Way::whole};
+  const std::vector<GroupMember> members{{0, "w0"}, {1, "w1"}};
+  const auto enter = [&](Operations& table, size_t rank, const std::string& tag) {
+    Operations::Out out;
+    const OperationId id = table.enter(7, members, rank, {tag, true}, s, out);
+    for (const auto& w : std::exchange(out.work, {})) table.done(w.id, w.chunk, out);
+    return std::pair(id, std::move(out));
+  };
+  for (int i = 0; i < 100; ++i) {
+    const std::string tag = "pass " + std::to_string(i);
+    const OperationId id = enter(a, 0, tag).first;
+    Operations::Out out;
+    a.part(1, {id, 1, 0, 0, 1, s}, Value(), out);
+    for (const auto& w : std::exchange(out.work, {})) a.done(w.id, w.chunk, out);
+    REQUIRE(out.finished.size() == 1);
+    CHECK_THROWS_WITH(a.enter(7, members, 0, {tag, true}, s, out), Contains("was used before"));
+    // Given up by the other, before it is called here, or never called.
+    const OperationId other{7, 1, tag, OperationId::kSingleUse};
+    b.notice(0, {.kind = Notice::abort, .to = other, .error = Error(ErrorKind::failed, "no paper")}, out);
+    if (i % 2) {
+      out = enter(b, 1, tag).second;
+      REQUIRE(out.finished.size() == 1);
+      CHECK_THAT(out.finished[0].error.value().what(), Contains("no paper"));
+    }
+  }
+  CHECK(a.counts() == Operations::Counts{});
+  CHECK(b.counts() == Operations::Counts{.given_up = 2});
 }
 
 TEST_CASE("what cannot be is refused before anybody hears of it") {

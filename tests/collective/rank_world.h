@@ -41,7 +41,7 @@ inline float number(uint64_t job, size_t rank, size_t i) {
 // An operation that a group is to do.
 struct Job {
   uint64_t group;
-  std::string tag;
+  OperationTag tag;
   Signature signature;
   uint64_t number;
 };

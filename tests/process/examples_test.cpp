@@ -87,7 +87,7 @@ std::string check_goals(const std::string& name, const std::vector<std::string>&
 
 TEST_CASE("every example reaches with its defaults what its --help says", "[process]") {
   if (kSanitized) return skip_test("it only trains");
-  for (const char* name : {"spirals", "mnist_cnn", "digits", "pipeline", "cartpole", "pinn"})
+  for (const char* name : {"spirals", "mnist_cnn", "digits", "data_parallel", "pipeline", "cartpole", "pinn"})
     check_goals(name);
   const std::string clicks = check_goals("recommender");  // by the rate of clicks alone: 0.67, 0.5
   CHECK(number_after(clicks, "test loss ") > number_after(clicks, "hidden odds "));  // nobody can know more
@@ -230,8 +230,8 @@ TEST_CASE("an LSTM learns characters with its embedding and decoder on a server"
 
 TEST_CASE("every example prints its help and trains nothing", "[process]") {
   for (const char* name :
-       {"quickstart", "digits", "spirals", "pinn", "mnist_cnn", "char_transformer", "pipeline",
-        "char_pipeline", "stalls", "recommender", "cartpole", "rnn_remote", "own_function"}) {
+       {"quickstart", "digits", "data_parallel", "spirals", "pinn", "mnist_cnn", "char_transformer",
+        "pipeline", "char_pipeline", "stalls", "recommender", "cartpole", "rnn_remote", "own_function"}) {
     Process help({program(name), "--help"});
     CHECK(help.exit_code() == 0);
     INFO(name << help.output);
@@ -275,6 +275,7 @@ struct Short {  // an example, flags with which it is over soon, and what stands
 const Short kShort[] = {{"spirals", {"--epochs", "1"}, "test accuracy "},
                         {"mnist_cnn", {"--epochs", "1", "--batch", "500"}, "test accuracy "},
                         {"digits", {"--epochs", "1", "--json"}, "\"final_loss\":"},
+                        {"data_parallel", {"--epochs", "1"}, "test accuracy "},
                         {"pipeline", {"--steps", "2"}, "step    1  loss "},
                         {"stalls", {"--steps", "2", "--step-ms", "0"}, "async "},
                         {"recommender", {"--steps", "1"}, "test loss "},

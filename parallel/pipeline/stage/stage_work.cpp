@@ -14,6 +14,7 @@
 #include "autograd/split_pass.h"
 #include "core/tensor/creation.h"
 #include "ops/cpu/gemm/packed_weights.h"
+#include "parallel/data/replica.h"
 #include "parallel/pipeline/stage/stage_method.h"
 #include "parallel/pipeline/stage/stage_norms.h"
 #include "parallel/pipeline/stage/stage_parameters.h"
@@ -290,6 +291,13 @@ Task<void> commit(Actor& actor, CommitOrder order) {
   for (size_t i = 0; i < order.names.size(); ++i)
     if (order.sums.at(i).defined()) sums.replace(parameter_of(actor, order.names[i]), order.sums[i]);
   end(order.id, true);
+  if (!order.replicas.empty()) {
+    const GradientReducer* const reducer = reducer_of(order.replicas);
+    if (!reducer)
+      throw_invalid("[pipeline] the pipeline that made this actor one of several replicas has gone");
+    const auto reducing = reducer->reduce(std::move(sums.leaves), std::move(sums.grads), order.weight);
+    co_return co_await reducing;
+  }
   if (!sums.leaves.empty()) co_await autograd::context_backward(sums.leaves, sums.grads);
 }
 

@@ -46,7 +46,9 @@ struct SumsOrder {
 struct CommitOrder {
   WorkId id;
   std::vector<std::string> names;
-  Tensors sums;  ///< in place of the own ones of these parameters
+  Tensors sums;          ///< in place of the own ones of these parameters
+  std::string replicas;  ///< that the actor sums its gradients with (StageActor::replicas)
+  double weight = 1;     ///< of its own
 };
 
 // Methods that every actor has besides its own, so that any can be a stage. What they leave with the actor

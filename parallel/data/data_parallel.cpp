@@ -1,0 +1,182 @@
+#include "parallel/data/data_parallel.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <numeric>
+
+#include "actors/worker/worker.h"
+#include "core/async/future_combinators.h"
+#include "ops/ops.h"
+#include "parallel/data/replica.h"
+
+namespace troupe::parallel {
+
+Tensor Split::part(size_t replica, size_t of) const {
+  if (!whole.defined()) return parts.at(replica);
+  const int64_t n = whole.size(0);
+  const auto at = [&](size_t r) { return n * static_cast<int64_t>(r) / static_cast<int64_t>(of); };
+  return whole.slice(0, at(replica), at(replica + 1));
+}
+
+int64_t Split::rows(size_t replica, size_t of) const {
+  const Tensor& some = whole.defined() || parts.size() != of ? whole : parts[replica];
+  if (!whole.defined() && parts.size() != of)
+    throw_invalid(fmt::format("[data parallel] {} parts for {} replicas", parts.size(), of));
+  if (!some.defined() || some.dim() == 0)
+    throw_invalid("[data parallel] split() of " + (some.defined() ? some.summary() : std::string("nothing")) +
+                  ": expected a tensor with rows");
+  return part(replica, of).size(0);
+}
+
+// What calls that are under way keep.
+struct AnyDataParallel::Shared {
+  std::string key;
+  std::vector<AnyRef> replicas;
+  bool wants_buffers = true;
+  mutable std::atomic<int64_t> buffers{0};  // of each replica, once they are ready()
+  mutable std::atomic<uint64_t> messages{0};
+};
+
+AnyDataParallel::AnyDataParallel(std::vector<AnyRef> replicas, const Group& group,
+                                 const DataParallelOptions& options)
+    : replicas_(std::move(replicas)) {
+  if (replicas_.empty()) throw_invalid("[data parallel] the group has no members");
+  internal::actors::Worker& worker = replicas_.front().worker();
+  auto shared = std::make_shared<Shared>();
+  shared->key = "data:" + worker.name() + ":" + std::to_string(worker.next_number());
+  shared->replicas = replicas_;
+  shared->wants_buffers = options.buffers;
+  std::vector<Future<int64_t>> joined;
+  for (const AnyRef& r : replicas_)
+    joined.push_back(
+        kJoin.ask(r, {shared->key, shared->key, group, options.buckets.first, options.buckets.others}));
+  ready_ =
+      all(joined).then([shared](const std::vector<int64_t>& buffers) { shared->buffers = buffers.front(); });
+  shared_ = std::move(shared);
+}
+
+AnyDataParallel::~AnyDataParallel() {
+  for (const AnyRef& r : replicas_) {
+    try {
+      kLeave.tell(r, shared_->key);
+    } catch (const Error&) {  // the actor, or the cluster, is gone
+    }
+  }
+}
+
+namespace {
+
+Future<void> tell_all(const std::vector<AnyRef>& replicas,
+                      const std::function<Future<Value>(const AnyRef&)>& tell) {
+  std::vector<Future<Value>> told;
+  for (const AnyRef& r : replicas) told.push_back(tell(r));
+  return all(told).then([](const std::vector<Value>&) {});
+}
+
+}  // namespace
+
+Accumulation AnyDataParallel::accumulate() {
+  if (!frame().context)
+    throw_invalid(
+        "[data parallel] accumulate() is for the passes of a context, and no autograd::Context is active "
+        "here");
+  check_may_block("accumulate");
+  const auto tell = [shared = shared_](bool on) {
+    tell_all(shared->replicas, [&](const AnyRef& r) { return kAccumulate.ask(r, shared->key, on); }).get();
+  };
+  ready_.get();
+  tell(true);
+  return Accumulation([tell, context = frame().context] {
+    CallFrame at = frame();
+    at.context = context;
+    const CallFrameScope scope(at);
+    try {
+      tell(false);
+    } catch (const Error&) {  // a replica is gone, and the next pass says so
+    }
+  });
+}
+
+std::vector<int64_t> AnyDataParallel::rows_of(const std::vector<Split>& splits, size_t replicas) {
+  std::vector<int64_t> rows;
+  for (size_t r = 0; r < replicas; ++r) {
+    rows.push_back(splits.front().rows(r, replicas));
+    for (const Split& s : splits)
+      if (s.rows(r, replicas) != rows.back())
+        throw_invalid(fmt::format("[data parallel] replica {} has {} rows of one argument and {} of another",
+                                  r, rows.back(), s.rows(r, replicas)));
+  }
+  if (std::accumulate(rows.begin(), rows.end(), int64_t{0}) == 0)
+    throw_invalid("[data parallel] the batch has no rows");
+  return rows;
+}
+
+Future<Tensor> AnyDataParallel::forward(std::vector<int64_t> rows, Join join, const std::string& what,
+                                        CallReplica call) {
+  const bool record = grad_enabled() && frame().context;
+  const auto go = [shared = shared_, rows = std::move(rows), join, what, call = std::move(call), record] {
+    const GradMode mode(record);
+    if (!shared->wants_buffers || shared->buffers == 0) return begin(*shared, rows, join, what, call, record);
+    const uint64_t number = ++shared->messages;
+    return tell_all(shared->replicas, [&](const AnyRef& r) { return kBuffers.send(r, shared->key, number); })
+        .then([=] {
+          const GradMode mode(record);
+          return begin(*shared, rows, join, what, call, record);
+        });
+  };
+  if (const auto* result = ready_.peek(); result && result->ok()) return go();
+  return ready_.then(go);
+}
+
+namespace {
+
+// One behind the other; each replica has an anchor among them, so that a pass comes by all.
+Tensor joined_rows(const std::vector<int64_t>& rows, const Tensors& outputs, const Tensors& anchors,
+                   const std::string& what) {
+  Tensors parts;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].dim() == 0 || outputs[i].size(0) != rows[i])
+      throw_invalid(fmt::format("[data parallel] {} gave {} for {} rows: expected a row for each", what,
+                                outputs[i].summary(), rows[i]));
+    parts.push_back(outputs[i]);
+  }
+  Shape none = outputs[0].shape();
+  none[0] = 0;
+  for (const Tensor& a : anchors)
+    parts.push_back(a.to(outputs[0].dtype()).to(outputs[0].device()).reshape(none));
+  return ops::cat(parts, 0);
+}
+
+}  // namespace
+
+Future<Tensor> AnyDataParallel::begin(const Shared& shared, const std::vector<int64_t>& rows, Join join,
+                                      const std::string& what, const CallReplica& call, bool record) {
+  std::vector<Future<Tensor>> asked;
+  std::vector<int64_t> counts;
+  for (size_t r = 0; r < rows.size(); ++r)
+    if (rows[r] > 0) asked.push_back(call(r)), counts.push_back(rows[r]);
+  if (record)
+    for (const AnyRef& r : shared.replicas) asked.push_back(kAnchor.ask(r, shared.key));
+  return all(asked).then([counts, join, what, record](const Tensors& came) {
+    const GradMode mode(record);
+    const auto end = came.begin() + static_cast<std::ptrdiff_t>(counts.size());
+    const Tensors outputs(came.begin(), end), anchors(end, came.end());
+    if (join == Join::rows) return joined_rows(counts, outputs, anchors, what);
+    Tensors losses;
+    for (const Tensor& loss : outputs) {
+      if (loss.numel() != 1)
+        throw_invalid(fmt::format(
+            "[data parallel] {} gave {}: expected a tensor of one element, the mean over its rows", what,
+            loss.summary()));
+      losses.push_back(loss.reshape({1}));
+    }
+    const Tensor all_losses = joined_rows(std::vector<int64_t>(counts.size(), 1), losses, anchors, what);
+    const auto total = static_cast<double>(std::accumulate(counts.begin(), counts.end(), int64_t{0}));
+    std::vector<double> weights;
+    for (const int64_t n : counts) weights.push_back(static_cast<double>(n) / total);
+    return ops::sum(all_losses * tensor(weights, all_losses.dtype()).to(all_losses.device()));
+  });
+}
+
+}  // namespace troupe::parallel

@@ -1,0 +1,163 @@
+// Data parallel training from one program: replicas of a model on the members of a group, each with its rows
+// of every batch.
+#pragma once
+#include <functional>
+#include <memory>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "autograd/distributed/optim/module_actor.h"
+#include "collective/group.h"
+#include "parallel/data/buckets.h"
+#include "parallel/data/gradient_reducer.h"
+#include "rref/here.h"
+
+namespace troupe::parallel {
+
+struct DataParallelOptions {
+  BucketSizes buckets = {};
+  /// All replicas have the buffers of the first (running means, say) before each forward pass. Those see the
+  /// first one's rows alone.
+  bool buffers = true;
+};
+
+/// The rows of a batch, for the replicas: divided over them as evenly as they can be, or as they are given.
+struct Split {
+  Tensor whole;
+  Tensors parts;  ///< if there is no whole
+  Tensor part(size_t replica, size_t of) const;
+  int64_t rows(size_t replica, size_t of) const;
+};
+inline Split split(Tensor x) { return {std::move(x), {}}; }
+inline Split split(Tensors parts) { return {{}, std::move(parts)}; }
+
+/// What DataParallel is for any model.
+class AnyDataParallel {
+ public:
+  AnyDataParallel(const AnyDataParallel&) = delete;
+  ~AnyDataParallel();
+
+  /// For optim::Distributed<O> optimizer(net, {...}): all replicas. Norms of gradients count one of them.
+  operator std::vector<AnyRef>() const { return replicas_; }
+  size_t size() const { return replicas_.size(); }
+  /// Ready when all replicas have the values of the first.
+  Future<void> ready() const { return ready_; }
+  /// While one is alive, passes of the current context leave their gradients with the replicas; the next one
+  /// sums them as well. Waits until all replicas know.
+  Accumulation accumulate();
+
+ protected:
+  AnyDataParallel(std::vector<AnyRef> replicas, const Group& group, const DataParallelOptions& options);
+  using CallReplica = std::function<Future<Tensor>(size_t replica)>;
+  enum class Join { mean, rows };
+  /// Calls the replicas that have rows. `what`: the method, for errors.
+  Future<Tensor> forward(std::vector<int64_t> rows, Join join, const std::string& what, CallReplica call);
+  static std::vector<int64_t> rows_of(const std::vector<Split>& splits, size_t replicas);
+
+ private:
+  struct Shared;
+  static Future<Tensor> begin(const Shared& shared, const std::vector<int64_t>& rows, Join join,
+                              const std::string& what, const CallReplica& call, bool record);
+  std::vector<AnyRef> replicas_;
+  std::shared_ptr<const Shared> shared_;
+  Future<void> ready_;
+};
+
+/// The actor around a module that is none.
+template <class M>
+struct ModuleReplica : nn::ModuleActor<M> {
+  using nn::ModuleActor<M>::ModuleActor;
+  Tensor forward(Tensor x) { return this->net(x); }
+  static constexpr auto remote = methods<&ModuleReplica::forward>;
+};
+template <class Net>
+using ReplicaOf = std::conditional_t<std::is_base_of_v<Actor, Net>, Net, ModuleReplica<Net>>;
+
+/// Copies of a model, one on each member of a group of workers, that stay equal:
+///
+///   DataParallel<Net> net(cluster.here(), Group(cluster, {"w1", "w2"}), 784, 10);
+///   optim::Distributed<optim::Adam> optimizer(net, {.lr = 1e-3});
+///   for (auto [x, y, index] : loader) {
+///     autograd::Context step(cluster);
+///     Tensor loss = net.mean<&Net::loss>(split(x), split(y)).get();
+///     step.backward(loss);  // gradients of the whole batch, equal on all replicas, when this returns
+///     optimizer.step(step);
+///   }
+///
+/// Net: an actor, or an nn::Layer, of which forward() is called. All begin with the parameters and buffers of
+/// the first. Their gradients are summed among them, a bucket at a time, while the pass runs (as by
+/// GradientReducer); nothing of that goes through the caller. Every pass has all replicas take part, also
+/// those without rows. Belongs to one thread or actor, but passes of several contexts may run at once.
+template <class Net>
+class DataParallel : public AnyDataParallel {
+ public:
+  using Replica = ReplicaOf<Net>;
+
+  /// Net(args...) on each worker. Does not wait.
+  template <class... A>
+  DataParallel(const Here& here, const Group& group, const DataParallelOptions& options, A&&... args)
+      : DataParallel(spawn(here, group, args...), options) {}
+  template <class... A>
+  requires(!std::is_same_v<std::decay_t<A>, DataParallelOptions> && ...)  //
+      DataParallel(const Here& here, const Group& group, A&&... args)
+      : DataParallel(spawn(here, group, args...), DataParallelOptions()) {}
+  /// Of actors that are there.
+  explicit DataParallel(std::vector<RRef<Replica>> replicas, const DataParallelOptions& options = {})
+      : AnyDataParallel({replicas.begin(), replicas.end()}, Group(replicas), options),
+        replicas_(std::move(replicas)) {}
+
+  const std::vector<RRef<Replica>>& replicas() const& { return replicas_; }
+  std::vector<RRef<Replica>> replicas() && { return std::move(replicas_); }
+
+  /// The mean over all rows of what method M gives: on each replica a tensor of one element, the mean over
+  /// its rows. Arguments that are no split() go to all as they are.
+  template <auto M, class... A>
+  Future<Tensor> mean(A... args) {
+    return call<M>(Join::mean, std::move(args)...);
+  }
+  /// What method M gives for the rows of all, in their order.
+  template <auto M, class... A>
+  Future<Tensor> rows(A... args) {
+    return call<M>(Join::rows, std::move(args)...);
+  }
+  /// The same of forward(x).
+  Future<Tensor> operator()(Tensor x) { return rows<&Replica::forward>(split(std::move(x))); }
+
+ private:
+  template <class... A>
+  static std::vector<RRef<Replica>> spawn(const Here& here, const Group& group, const A&... args) {
+    std::vector<RRef<Replica>> all;
+    for (const ObjectId& member : group.members()) all.push_back(here.spawn<Replica>(member.owner, args...));
+    return all;
+  }
+  template <class A>
+  static auto part(const A& arg, size_t replica, size_t of) {
+    if constexpr (std::is_same_v<A, Split>)
+      return arg.part(replica, of);
+    else
+      return arg;
+  }
+  template <auto M, class... A>
+  Future<Tensor> call(Join join, A... args) {
+    static_assert((std::is_same_v<A, Split> || ...),
+                  "no argument is divided over the replicas: write split(x) for those that have rows");
+    std::vector<Split> splits;
+    const auto note = [&](const auto& arg) {
+      if constexpr (std::is_same_v<std::decay_t<decltype(arg)>, Split>) splits.push_back(arg);
+    };
+    (note(args), ...);
+    return forward(rows_of(splits, size()), join, internal::actors::listed_name<Replica, M>(),
+                   [replicas = replicas_, all = std::tuple(std::move(args)...)](size_t r) {
+                     return std::apply(
+                         [&](const A&... args) {
+                           return replicas[r].template call<M>(part(args, r, replicas.size())...);
+                         },
+                         all);
+                   });
+  }
+  std::vector<RRef<Replica>> replicas_;
+};
+
+}  // namespace troupe::parallel

@@ -1,0 +1,85 @@
+// Data parallel training, rank by rank: gradients are summed over a group while the backward pass runs.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "actors/cell/task.h"
+#include "autograd/distributed/context.h"
+#include "autograd/ready_hooks.h"
+#include "collective/group.h"
+#include "parallel/data/buckets.h"
+
+namespace troupe::parallel {
+
+struct ReducerOptions {
+  std::string name = "gradients";  ///< of several reducers that a member has in one group, each has another
+  BucketSizes buckets = {};        ///< the same on all members
+  std::optional<Duration> timeout = {};  ///< of a reduction; empty: as calls; zero: none
+};
+
+/// While one is alive, the passes of its context leave their gradients with the replicas, unreduced.
+class [[nodiscard]] Accumulation {
+ public:
+  explicit Accumulation(std::function<void()> end) : end_(std::move(end)) {}
+  Accumulation(Accumulation&& o) noexcept : end_(std::exchange(o.end_, nullptr)) {}
+  Accumulation& operator=(Accumulation&&) = delete;
+  ~Accumulation() {
+    if (end_) end_();
+  }
+
+ private:
+  std::function<void()> end_;
+};
+
+/// Sums the gradients of `parameters`, of which each member of a group has a copy. In methods of all members,
+/// in an autograd::Context, which may be one of each or one for all:
+///
+///   parallel::GradientReducer reducer{group, parameters()};  // before the first forward pass
+///   const double loss = co_await reducer.backward(cross_entropy(net(x), y), rows);
+///
+/// The gradients of the context are then those of the mean over the rows of all members, with the same bits
+/// everywhere, however large the buckets are. They are reduced where they lie, a bucket as soon as its last
+/// gradient is there. A parameter that has a gradient on some members counts as zeros on the others; one
+/// that has none on any stays without.
+class GradientReducer {
+ public:
+  /// `invalid` if this thread runs no member of the group, or the member has such a reducer already.
+  GradientReducer(Group group, Tensors parameters, const ReducerOptions& options = {});
+  GradientReducer(GradientReducer&&) noexcept = default;
+  GradientReducer& operator=(GradientReducer&&) noexcept = default;
+  ~GradientReducer();
+
+  /// A backward pass from the mean over this member's `rows`; without rows, it only takes part. The n-th
+  /// calls of all members belong together. Gives the mean over all rows.
+  ///
+  /// Errors are those of passes and of groups; `invalid` if nobody has rows. A pass that fails on one member
+  /// fails on all, and leaves the gradients as they were.
+  Task<double> backward(Tensor loss, double rows, autograd::BackwardOptions options = {}) const;
+  /// The same from gradients of `leaves` that are there, each of the mean over this member's rows. Those of
+  /// leaves that are none of the parameters stay as they are.
+  Task<void> reduce(Tensors leaves, Tensors gradients, double rows) const;
+
+  /// Passes of the current context that begin while it is alive cost no message. The next one after it sums
+  /// their gradients as well: then they are those of the mean over the rows of all passes.
+  Accumulation accumulate() const;
+
+  /// The same on all members, and that of no other reducer, before or after.
+  std::string name() const;
+  /// Not for users: a pass that comes from elsewhere reaches all parameters by this one, which has no
+  /// elements that count.
+  Tensor anchor() const;
+  /// The context of the call: accumulate() of a driver.
+  void set_accumulating(bool on) const;
+
+ private:
+  class State;
+  static Task<double> run(std::shared_ptr<State> state, Tensors roots, Tensors gradients, double loss,
+                          double rows, bool weighted, autograd::BackwardOptions options);
+  std::shared_ptr<State> state_;
+  autograd::WatchHandle hooks_;
+};
+
+}  // namespace troupe::parallel

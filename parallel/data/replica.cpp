@@ -1,0 +1,111 @@
+#include "parallel/data/replica.h"
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "actors/cell/actor_cell.h"
+#include "autograd/distributed/optim/held_module.h"
+#include "autograd/distributed/optim/optimizer_messages.h"
+#include "core/graph/node.h"
+#include "ops/ops.h"
+#include "parallel/data/reducer_names.h"
+
+namespace troupe::parallel {
+namespace {
+
+struct Joined {
+  Group group;
+  GradientReducer reducer;
+  Tensors buffers;
+};
+
+std::string attachment(const std::string& key) { return "replica " + key; }
+
+std::shared_ptr<Joined> find_joined(const std::string& key) {
+  auto& attachments = internal::actors::current_cell()->attachments();
+  const auto at = attachments.find(attachment(key));
+  return at == attachments.end() ? nullptr : std::any_cast<std::shared_ptr<Joined>>(at->second);
+}
+
+std::shared_ptr<Joined> joined(const std::string& key) {
+  if (auto found = find_joined(key)) return found;
+  throw_invalid("[data parallel] actor " + internal::actors::current_cell()->label() +
+                " has left these replicas");
+}
+
+// The elements of the first member's tensors for all.
+Task<void> take_from_first(Group group, Tensors tensors, std::string tag) {
+  std::map<std::pair<DType, std::string>, Tensors> lists;
+  for (const Tensor& t : tensors) lists[{t.dtype(), t.device().str()}].push_back(t);
+  std::vector<Future<Tensors>> under_way;
+  for (const auto& [kind, mine] : lists) {
+    Tensors brings;
+    for (const Tensor& t : mine) brings.push_back(t.detach());
+    under_way.push_back(group.broadcast(
+        std::move(brings), 0, {.tag = tag + "/" + std::to_string(under_way.size()), .single_use = true}));
+  }
+  const bool first = group.rank() == 0;
+  auto at = under_way.begin();
+  for (const auto& [kind, mine] : lists) {
+    const Tensors came = co_await *at++;
+    if (first) continue;
+    const NoGradGuard guard;
+    for (size_t i = 0; i < mine.size(); ++i) mine[i].copy_(came[i]);
+  }
+}
+
+Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
+  const Tensors parameters = actor.parameters();
+  Tensors buffers;
+  if (const nn::HeldModule held{actor})
+    for (const auto& [name, buffer] : held->named_buffers()) buffers.push_back(buffer);
+  const ReducerOptions options{
+      .name = order.name,
+      .buckets = {static_cast<size_t>(order.first_bucket), static_cast<size_t>(order.other_buckets)}};
+  const auto here =
+      std::make_shared<Joined>(Joined{order.group, {order.group, parameters, options}, buffers});
+  internal::actors::current_cell()->attachments()[attachment(order.key)] = here;
+  if (order.group.rank() > 0)
+    for (const Tensor& p : parameters) optim::leave_out_of_norms(p);
+  Tensors all = parameters;
+  all.insert(all.end(), buffers.begin(), buffers.end());
+  const auto taking = take_from_first(order.group, all, here->reducer.name() + "/start");
+  co_await taking;
+  co_return static_cast<int64_t>(buffers.size());
+}
+
+// Without elements: it counts for nothing wherever it is put.
+Tensor give_anchor(const std::string& key) { return joined(key)->reducer.anchor().slice(0, 0, 0); }
+
+Task<void> take_buffers(std::string key, uint64_t number) {
+  const auto here = joined(key);
+  const auto taking = take_from_first(here->group, here->buffers,
+                                      here->reducer.name() + "/buffers " + std::to_string(number));
+  co_await taking;
+}
+
+void set_accumulating(const std::string& key, bool on) { joined(key)->reducer.set_accumulating(on); }
+
+void leave_replicas(const std::string& key) {
+  internal::actors::current_cell()->attachments().erase(attachment(key));
+}
+
+}  // namespace
+
+void install_replicas(internal::actors::Worker& worker) {
+  ReducerNames::install(worker);
+  using internal::actors::serve;
+  serve<kJoin, join_replicas>(worker);
+  serve<kAnchor, give_anchor>(worker);
+  serve<kBuffers, take_buffers>(worker);
+  serve<kAccumulate, set_accumulating>(worker);
+  serve<kLeave, leave_replicas>(worker);
+}
+
+const GradientReducer* reducer_of(const std::string& key) {
+  const auto found = find_joined(key);
+  return found ? &found->reducer : nullptr;
+}
+
+}  // namespace troupe::parallel

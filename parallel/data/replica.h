@@ -1,0 +1,40 @@
+// What makes any actor one of several replicas: messages that it handles besides its own.
+#pragma once
+#include <string>
+
+#include "actors/actor.h"
+#include "actors/worker/common_method.h"
+#include "collective/group.h"
+#include "parallel/data/gradient_reducer.h"
+
+namespace troupe::parallel {
+
+struct JoinOrder {
+  std::string key;   ///< of this set of replicas, in later messages to this one
+  std::string name;  ///< of their reducers
+  Group group;       ///< of all of them
+  uint64_t first_bucket = BucketSizes().first, other_buckets = BucketSizes().others;
+};
+
+/// Driver to replicas: they are copies of one model from now on, with the values of the first. How many
+/// buffers each has.
+inline constexpr internal::actors::CommonMethod<int64_t(JoinOrder order)> kJoin{"replica.join"};
+/// Driver to replicas: a forward pass begins. What a backward pass comes to each of them by, whether it has
+/// rows or not.
+inline constexpr internal::actors::CommonMethod<Tensor(std::string key)> kAnchor{"replica.anchor"};
+/// Driver to replicas: all take the buffers of the first. `number`: of the message.
+inline constexpr internal::actors::CommonMethod<void(std::string key, uint64_t number)> kBuffers{
+    "replica.buffers"};
+/// Driver to replicas: whether passes of this context leave their gradients unreduced.
+inline constexpr internal::actors::CommonMethod<void(std::string key, bool on)> kAccumulate{
+    "replica.accumulate"};
+/// Driver to replicas: there is nobody any more who keeps them equal.
+inline constexpr internal::actors::CommonMethod<void(std::string key)> kLeave{"replica.leave"};
+
+/// Part of every worker's set-up.
+void install_replicas(internal::actors::Worker& worker);
+
+/// In a method of an actor that has joined a group under this key. Null: it has not.
+const GradientReducer* reducer_of(const std::string& key);
+
+}  // namespace troupe::parallel

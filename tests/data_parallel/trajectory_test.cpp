@@ -1,0 +1,118 @@
+// Replicas that are trained on parts of each batch follow PyTorch's losses.
+#include <catch2/catch.hpp>
+
+#include <deque>
+
+#include "tests/parallel/transformer.h"
+#include "troupe/replicas.h"
+
+using namespace troupe;
+using namespace troupe::testing;
+using namespace troupe::parallel;
+
+namespace {
+
+struct MlpNet : nn::Layer {
+  nn::Linear fc0{784, 128}, fc1{128, 64}, fc2{64, 10};
+  Tensor forward(const Tensor& x) override { return fc2(ops::relu(fc1(ops::relu(fc0(x))))); }
+  void members(nn::Members& m) override { m("fc0", fc0), m("fc1", fc1), m("fc2", fc2); }
+};
+struct Mlp : nn::ModuleActor<MlpNet> {
+  Tensor loss(Tensor x, Tensor y) { return cross_entropy(net(x), y); }
+  static constexpr auto remote = methods<&Mlp::loss>;
+};
+struct Gpt : nn::ModuleActor<PieceNet> {
+  explicit Gpt(int64_t vocabulary) : ModuleActor(int64_t{0}, kBlocks, vocabulary) {}
+  Tensor loss(Tensor x, Tensor y) {
+    const Tensor logits = net(x);
+    return cross_entropy(reshape(logits, {-1, logits.size(2)}), reshape(y, {-1}));
+  }
+  static constexpr auto remote = methods<&Gpt::loss>;
+};
+
+template <class Net>
+void follow(Cluster& cluster, const Run& run, DataParallel<Net>& net) {
+  std::map<std::string, Tensor> start;
+  for (size_t i = 0; i < run.parameters.size(); ++i)
+    start[run.parameters[i].name] = initial(run.parameters[i], static_cast<int>(i));
+  net.ready().get();
+  for (const auto& r : net.replicas()) nn::load_remote_state_dict(r, start).get();
+  optim::DistributedOptimizer optimizer(net, run.optimizer, run.options);
+  std::vector<double> losses;
+  for (size_t step = 0; step < run.losses.size(); ++step) {
+    const auto [x, y] = batch(run, static_cast<int>(step));
+    autograd::Context context(cluster);
+    const Tensor loss = net.template mean<&Net::loss>(split(x), split(y)).get();
+    losses.push_back(loss.item());
+    context.backward(loss);
+    optimizer.step(context);
+  }
+  INFO(run.str() << " on " << net.size() << " replicas");
+  CHECK(farthest(run, losses).first <= tolerance(run, float32));
+}
+
+void follow_all(const std::vector<Run>& mlps, const std::vector<Run>& transformers) {
+  for (const size_t n : {1, 2, 4}) {
+    const auto cluster = Cluster::in_process(4, hosting<Mlp, Gpt>());
+    const auto workers = cluster->workers();
+    const Group group(*cluster, {workers.begin(), workers.begin() + static_cast<std::ptrdiff_t>(n)});
+    for (const Run& run : mlps) {
+      DataParallel<Mlp> net(cluster->here(), group);
+      follow(*cluster, run, net);
+    }
+    for (const Run& run : transformers) {
+      DataParallel<Gpt> net(cluster->here(), group, run.parameters[0].shape[0]);
+      follow(*cluster, run, net);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("1, 2 and 4 replicas follow PyTorch's losses on generated data", "[trajectory][oracle]") {
+  follow_all(mlp_runs("generated"), transformer_runs("generated"));
+}
+
+TEST_CASE("two pipelines of two stages that are replicas follow PyTorch's losses", "[trajectory][oracle]") {
+  for (const Run& run : transformer_runs("generated")) {
+    const auto cluster = Cluster::in_process(3, hosting<Piece>());
+    std::vector<RRef<Piece>> actors;
+    std::vector<std::vector<RRef<Piece>>> pieces;
+    for (int r = 0; r < 2; ++r) pieces.push_back(spawn_pieces(*cluster, run, 2));
+    const std::vector<Group> replicas{Group{pieces[0][0], pieces[1][0]}, Group{pieces[0][1], pieces[1][1]}};
+    std::deque<Pipeline> pipelines;
+    for (const auto& p : pieces) {
+      const std::vector stages{stage<&Piece::forward>(p[0]),
+                               stage<&Piece::forward>(p[1]).with_loss<&Piece::loss>()};
+      pipelines.emplace_back(cluster->here(), stages,
+                             PipelineOptions{.micro_batches = 2, .replicas = replicas});
+      actors.insert(actors.end(), p.begin(), p.end());
+    }
+    optim::DistributedOptimizer optimizer({actors.begin(), actors.end()}, run.optimizer, run.options);
+    std::vector<double> losses;
+    for (size_t step = 0; step < run.losses.size(); ++step) {
+      const auto [x, y] = batch(run, static_cast<int>(step));
+      autograd::Context context(*cluster);
+      std::vector<Future<StepResult>> steps;
+      const std::vector<int64_t> cuts{0, 5, 8};
+      for (size_t r = 0; r < 2; ++r)
+        steps.push_back(pipelines[r].step_async(Value(x.slice(0, cuts[r], cuts[r + 1])),
+                                                Value(y.slice(0, cuts[r], cuts[r + 1]))));
+      const auto results = all(steps).get();
+      losses.push_back((5 * results[0].loss + 3 * results[1].loss) / 8);
+      optimizer.step(context);
+    }
+    INFO(run.str());
+    CHECK(farthest(run, losses).first <= tolerance(run, float32));
+  }
+}
+
+TEST_CASE("1, 2 and 4 replicas follow PyTorch's losses on mnist", "[trajectory][oracle]") {
+  if (!has_data("mnist")) return;
+  follow_all(mlp_runs("mnist"), {});
+}
+
+TEST_CASE("1, 2 and 4 replicas follow PyTorch's losses on shakespeare", "[trajectory][oracle]") {
+  if (!has_data("shakespeare")) return;
+  follow_all({}, transformer_runs("shakespeare"));
+}
