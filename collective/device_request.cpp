@@ -93,21 +93,21 @@ void give_back_to(Device device, Request& request) {
   request.result = [inner = std::move(request.result), device](const Elements& e) {
     Tensors all = inner(e);
     for (Tensor& t : all)
-      if (t.defined()) t = t.to(device);
+      if (t.defined()) t = t.data_on(device);
     return all;
   };
 }
 
 void send_by_host(Request& request) {
   Elements there(request.elements.dtype());
-  request.elements.each([&](Range range, const Tensor& t) { there.add(range, t.to(cpu)); });
+  request.elements.each([&](Range range, const Tensor& t) { there.add(range, t.data_on(cpu)); });
   request.elements = std::move(there);
   give_back_to(request.device, request);
   request.device = cpu;
 }
 
 void bring_to_host(Described& own) {
-  for (Tensor& t : own.brings) t = t.to(cpu);
+  for (Tensor& t : own.brings) t = t.data_on(cpu);
 }
 
 std::vector<WorkerDevice> devices_of(const std::vector<Description>& all,

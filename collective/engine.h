@@ -80,7 +80,8 @@ class GroupEngine final : public actors::Extension {
     GroupCallPtr call;
     Request request;
     GroupCall::Done done;
-    std::vector<WorkerDevice> devices = {};  // of all ranks, if it goes from device to device
+    Device device = cpu;                     // of this rank, if it goes from device to device,
+    std::vector<WorkerDevice> devices = {};  // and of all
     bool has_begun = false;                  // there
     Mutex mutex;
     Ref<actors::Invocation> waits TROUPE_GUARDED_BY(mutex);  // of kOver

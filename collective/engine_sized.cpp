@@ -137,6 +137,7 @@ void GroupEngine::prepare(const Sized& next, const std::vector<Description>& all
     return;
   }
   if (const std::string by_host = why_by_host(all, call.members); by_host.empty()) {
+    run.device = device;
     run.devices = devices_of(all, call.members);
     run.request = next.request ? *next.request : request_of(next.own, all, call.at, call.members);
     send_by_devices(run.request, call.at.rank, next.own.brings.empty() ? Tensor() : next.own.brings[0]);
@@ -169,7 +170,7 @@ void GroupEngine::launch(const Operations::Work& work, const RunPtr& run) {
     queue_.push_back(std::move(after));
     return;
   }
-  devices_.begin(operation_of(work.id, run->devices, run->request.signature.str()), run->request.device,
+  devices_.begin(operation_of(work.id, run->devices, run->request.signature.str()), run->device,
                  std::move(run->request.work), done);
   run->has_begun = true;
 }
@@ -177,13 +178,13 @@ void GroupEngine::launch(const Operations::Work& work, const RunPtr& run) {
 void GroupEngine::stop_devices(const Operations::Finished& unwanted) {
   const auto run = find(unwanted.id);
   if (run && run->has_begun)
-    devices_.give_up(operation_of(unwanted.id, run->devices, "").id, run->request.device, *unwanted.error);
+    devices_.give_up(operation_of(unwanted.id, run->devices, "").id, run->device, *unwanted.error);
 }
 
 // It has failed before it came to the devices: those of others may wait for this one.
 void GroupEngine::stay_away(const OperationId& id, const Run& run, const Error& why) {
-  if (run.devices.empty() || run.has_begun || !run.request.signature.on_devices) return;
-  devices_.refuse(operation_of(id, run.devices, run.request.signature.str()), run.request.device, why);
+  if (run.devices.empty() || run.has_begun) return;
+  devices_.refuse(operation_of(id, run.devices, run.request.signature.str()), run.device, why);
 }
 
 }  // namespace troupe::internal::collective

@@ -140,6 +140,7 @@ void DeviceOperations::on_message(net::Connection& connection, net::Message mess
 }
 
 void DeviceOperations::put(WorkerId to, TurnsPacket packet) {
+  if (!peers_.find(to) && !peers_.loss(to) && unknown_.try_emplace(to).second) strangers_.push_back(to);
   if (const auto at = unknown_.find(to); at != unknown_.end())
     at->second.push_back(std::move(packet));
   else
@@ -149,11 +150,15 @@ void DeviceOperations::put(WorkerId to, TurnsPacket packet) {
 // One thread at a time, so that messages to a worker keep their order. No lock is held: a connection that
 // cannot be made is told of by the thread that sends.
 void DeviceOperations::flush() {
+  std::vector<WorkerId> strangers;
+  bool sends;
   {
     const Lock lock(mutex_);
-    if (sends_) return;
-    sends_ = true;
+    strangers.swap(strangers_);
+    sends = std::exchange(sends_, true);
   }
+  for (const WorkerId w : strangers) ask_where(w);
+  if (sends) return;
   for (;;) {
     std::deque<Sent> now;
     {
@@ -250,16 +255,12 @@ DeviceOperations::OwnDevice* DeviceOperations::find(uint32_t device) {
 
 void DeviceOperations::begin(const DeviceOperation& operation, Device device, DeviceWork work, Done done) {
   auto inputs = device_library()->inputs_of(work, device);
-  std::set<WorkerId> others, strangers;
   for (const WorkerDevice d : operation.members)
-    if (d.worker != worker_.id()) others.insert(d.worker);
-  for (const WorkerId w : others) worker_.watch(w);
+    if (d.worker != worker_.id()) worker_.watch(d.worker);
   {
     const Lock lock(mutex_);
     OwnDevice* const own = find(index_of(device));
     if (!own) throw_error(ErrorKind::cancelled, "[nccl] worker " + worker_.name() + " has stopped");
-    for (const WorkerId w : others)
-      if (!peers_.find(w) && !peers_.loss(w) && unknown_.try_emplace(w).second) strangers.insert(w);
     own->called[operation.id] = {operation, std::move(done)};
     // A function that is kept is copied.
     const auto what = std::make_shared<std::pair<DeviceWork, std::unique_ptr<DeviceInputs>>>(
@@ -268,7 +269,6 @@ void DeviceOperations::begin(const DeviceOperation& operation, Device device, De
       l.expect(operation, std::move(what->first), std::move(what->second));
     });
   }
-  for (const WorkerId w : strangers) ask_where(w);
 }
 
 void DeviceOperations::refuse(const DeviceOperation& operation, Device device, const Error& why) {

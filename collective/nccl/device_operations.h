@@ -105,7 +105,9 @@ class DeviceOperations final : public net::Events {
   mutable Mutex mutex_;
   bool stopped_ TROUPE_GUARDED_BY(mutex_) = false;
   std::map<uint32_t, std::unique_ptr<OwnDevice>> devices_ TROUPE_GUARDED_BY(mutex_);
-  std::map<WorkerId, std::vector<TurnsPacket>> unknown_ TROUPE_GUARDED_BY(mutex_);  // asked where they are
+  // Of those that are asked where they are: what waits for the answer, and those that are still to be asked.
+  std::map<WorkerId, std::vector<TurnsPacket>> unknown_ TROUPE_GUARDED_BY(mutex_);
+  std::vector<WorkerId> strangers_ TROUPE_GUARDED_BY(mutex_);
   std::deque<Sent> outbox_ TROUPE_GUARDED_BY(mutex_);
   bool sends_ TROUPE_GUARDED_BY(mutex_) = false;
   std::vector<std::unique_ptr<net::Listener>> listeners_ TROUPE_GUARDED_BY(mutex_);

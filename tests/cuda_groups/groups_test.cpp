@@ -149,19 +149,19 @@ TEST_CASE("operations of groups go from GPU to GPU") {
     Members m;
     for (int i = 0; i < 2; ++i) {
       const std::vector<int64_t> even(kRanks, 6), four(kRanks, 4), uneven{1, 2, 3};
-      for (const Tensor& y : m.run("all_reduce", even)) CHECK(y.equal(full({6, 2}, 12)));
-      for (const Tensor& y : m.run("mean", even)) CHECK(y.equal(full({6, 2}, 4)));
+      for (const Tensor& y : m.run("all_reduce", even)) CHECK(y.equal(full({6, 2}, 12.0)));
+      for (const Tensor& y : m.run("mean", even)) CHECK(y.equal(full({6, 2}, 4.0)));
       const auto reduced = m.run("reduce", even);
-      CHECK(reduced[1].equal(full({6, 2}, 12)));
+      CHECK(reduced[1].equal(full({6, 2}, 12.0)));
       CHECK_FALSE(reduced[0].defined());
-      for (const Tensor& y : m.run("broadcast", even)) CHECK(y.equal(full({6, 2}, 4)));
-      for (const Tensor& y : m.run("reduce_scatter", even)) CHECK(y.equal(full({2, 2}, 12)));
+      for (const Tensor& y : m.run("broadcast", even)) CHECK(y.equal(full({6, 2}, 4.0)));
+      for (const Tensor& y : m.run("reduce_scatter", even)) CHECK(y.equal(full({2, 2}, 12.0)));
       const auto parts = m.run("reduce_scatter", four);
-      CHECK(parts[0].equal(full({2, 2}, 12)));
-      CHECK(parts[2].equal(full({1, 2}, 12)));
-      const Tensor gathered = ops::cat({full({6, 2}, 2), full({6, 2}, 4), full({6, 2}, 6)}, 0);
+      CHECK(parts[0].equal(full({2, 2}, 12.0)));
+      CHECK(parts[2].equal(full({1, 2}, 12.0)));
+      const Tensor gathered = ops::cat({full({6, 2}, 2.0), full({6, 2}, 4.0), full({6, 2}, 6.0)}, 0);
       for (const Tensor& y : m.run("all_gather", even)) CHECK(y.equal(gathered));
-      const Tensor unlike = ops::cat({full({1, 2}, 2), full({2, 2}, 4), full({3, 2}, 6)}, 0);
+      const Tensor unlike = ops::cat({full({1, 2}, 2.0), full({2, 2}, 4.0), full({3, 2}, 6.0)}, 0);
       for (const Tensor& y : m.run("all_gather", uneven)) CHECK(y.equal(unlike));
     }
     for (const Tensor& y : m.run("all_reduce", {0, 0, 0})) CHECK(y.numel() == 0);
@@ -229,7 +229,7 @@ TEST_CASE(
   CHECK_THAT(eleven.get(), Contains("between devices"));
   CHECK_THAT(twelve.get(), Contains("invalid"));
   for (const Tensor& y : m.run("all_reduce", std::vector<int64_t>(kRanks, 2)))
-    CHECK(y.equal(full({2, 2}, 12)));
+    CHECK(y.equal(full({2, 2}, 12.0)));
   CHECK(m.nothing_is_left());
 }
 
@@ -238,9 +238,9 @@ TEST_CASE("ranks on one GPU, and workers that share one, go by memory of the hos
   const NoGradGuard off;
   Members m(kRanks, {0, 0, 1});
   for (const Tensor& y : m.run("all_reduce", std::vector<int64_t>(kRanks, 2)))
-    CHECK(y.equal(full({2, 2}, 12)));
+    CHECK(y.equal(full({2, 2}, 12.0)));
   for (const Tensor& y : m.run("all_gather", std::vector<int64_t>(kRanks, 1)))
-    CHECK(y.equal(ops::cat({full({1, 2}, 2), full({1, 2}, 4), full({1, 2}, 6)}, 0)));
+    CHECK(y.equal(ops::cat({full({1, 2}, 2.0), full({1, 2}, 4.0), full({1, 2}, 6.0)}, 0)));
   CHECK(m.nothing_is_left());
 #ifdef TROUPE_CUDA_SIM
   CHECK(sim_cuda::nccl_counters().collectives == 0);

@@ -59,8 +59,8 @@ TEST_CASE("groups take tensors of a device, and give them back there") {
     std::vector<Tensor> xs, uneven;
     for (int r = 0; r < ranks; ++r) {
       members.push_back(cluster->spawn<Member>(r));
-      xs.push_back(full({4, 2}, 1 + r).to(r % 2 ? null1 : null0));
-      uneven.push_back(full({r + 1, 2}, r).to(null0));
+      xs.push_back(full({4, 2}, 1.0 + r).to(r % 2 ? null1 : null0));
+      uneven.push_back(full({r + 1, 2}, 0.0 + r).to(null0));
     }
     const Group group(members);
     const double sum = ranks == 1 ? 1 : 6, mean = ranks == 1 ? 1 : 2;
@@ -70,20 +70,21 @@ TEST_CASE("groups take tensors of a device, and give them back there") {
         CHECK(y.to(cpu).equal(full({4, 2}, expected)));
       }
     if (ranks == 1) {
-      CHECK(results(members, group, "all_gather", xs)[0].to(cpu).equal(full({4, 2}, 1)));
-      CHECK(results(members, group, "reduce_scatter", xs)[0].to(cpu).equal(full({4, 2}, 1)));
+      CHECK(results(members, group, "all_gather", xs)[0].to(cpu).equal(full({4, 2}, 1.0)));
+      CHECK(results(members, group, "reduce_scatter", xs)[0].to(cpu).equal(full({4, 2}, 1.0)));
       continue;
     }
     const auto reduced = results(members, group, "reduce", xs);
-    CHECK(reduced[1].to(cpu).equal(full({4, 2}, 6)));
+    CHECK(reduced[1].to(cpu).equal(full({4, 2}, 6.0)));
     CHECK_FALSE(reduced[0].defined());
-    for (const Tensor& y : results(members, group, "broadcast", xs)) CHECK(y.to(cpu).equal(full({4, 2}, 2)));
+    for (const Tensor& y : results(members, group, "broadcast", xs))
+      CHECK(y.to(cpu).equal(full({4, 2}, 2.0)));
     const auto parts = results(members, group, "reduce_scatter", xs);
-    CHECK(parts[0].to(cpu).equal(full({2, 2}, 6)));
-    CHECK(parts[2].to(cpu).equal(full({1, 2}, 6)));
+    CHECK(parts[0].to(cpu).equal(full({2, 2}, 6.0)));
+    CHECK(parts[2].to(cpu).equal(full({1, 2}, 6.0)));
     for (const Tensor& y : results(members, group, "all_gather", uneven)) {
       CHECK(y.device() == null0);
-      CHECK(y.to(cpu).equal(ops::cat({full({1, 2}, 0), full({2, 2}, 1), full({3, 2}, 2)}, 0)));
+      CHECK(y.to(cpu).equal(ops::cat({full({1, 2}, 0.0), full({2, 2}, 1.0), full({3, 2}, 2.0)}, 0)));
     }
     std::vector<Future<Tensor>> sums;
     for (size_t r = 0; r < members.size(); ++r)

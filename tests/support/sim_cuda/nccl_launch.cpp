@@ -186,7 +186,9 @@ void Launch::perform_collective() {
   }
   for (size_t r = 0; r < n; ++r) {
     Operation& o = *all[r];
-    if (any.kind != Kind::reduce || static_cast<int>(r) == any.other) {
+    const bool is_root = static_cast<int>(r) == any.other;
+    const bool has_it = any.kind == Kind::broadcast && is_root && o.in == o.out;
+    if (!has_it && (any.kind != Kind::reduce || is_root)) {
       const size_t size = scatters ? bytes : result.size();
       if (std::byte* to = seen(o, o.out, size, true))
         std::memcpy(to, result.data() + (scatters ? r * bytes : 0), size);
