@@ -18,7 +18,7 @@ def free_port():
         return s.getsockname()[1]
 
 
-def lines_over_tcp(bin_dir, what):
+def lines_over_tcp(bin_dir, what, **variables):
     """The same of two processes that take each other for processes of two hosts."""
     with tempfile.NamedTemporaryFile("w") as token:
         token.write(secrets.token_hex(16))
@@ -27,8 +27,8 @@ def lines_over_tcp(bin_dir, what):
         launch = [[os.path.join(bin_dir, "troupe"), "run", "-n", "1", "--nnodes", "2", "--node-rank", rank, "--master-addr",
                    "127.0.0.1", "--master-port", port, "--token-file", token.name, os.path.join(bin_dir, f"bench_{what}")]
                   for rank in ("0", "1")]
-        with subprocess.Popen(launch[1], stdout=subprocess.DEVNULL):  # it ends with the other one
-            return lines(launch[0])
+        with subprocess.Popen(launch[1], stdout=subprocess.DEVNULL, env={**os.environ, **variables}):  # it ends with the other one
+            return lines(launch[0], **variables)
 
 
 def lines(command, **variables):
