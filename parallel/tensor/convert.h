@@ -23,7 +23,8 @@ std::vector<int64_t> even_sizes(int64_t n, size_t ranks);
 // conversions are the derivatives of conversions: a pass of the context that reaches a result on one rank has
 // to reach it on all (parallel::same_on_all, weighted_mean). A rank whose gradient did not come counts as
 // zeros; if none came to any, none goes on. Integers can be converted, without gradients. Over a group of one
-// rank they give x.
+// rank they give x. In a context what is made of cut or partial tensors needs a gradient on all ranks,
+// whether or not the own part does.
 //
 // Sizes may differ between ranks, or be zero. `sizes` are those of the ranks along the dimension. They are
 // even_sizes() where it is cut, unless they are given; where it was cut before, the ranks tell each other

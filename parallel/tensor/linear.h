@@ -14,7 +14,7 @@ struct LinearOptions {
 
 /// nn::Linear whose outputs are cut: each rank computes some of them from x, which is whole. Initial values
 /// are those of nn::Linear, of which each rank has a part.
-class ColumnLinear final : public nn::Layer, public CutModule {
+class ColumnLinear : public nn::Layer, public CutModule {
  public:
   ColumnLinear(Group group, int64_t in, int64_t out, const LinearOptions& options = {});
   /// Cuts a whole one.

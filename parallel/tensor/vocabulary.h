@@ -34,23 +34,13 @@ class VocabularyEmbedding final : public nn::Module, public CutModule {
 Task<Tensor> cross_entropy(Tensor logits, Tensor targets, Group group, std::vector<int64_t> sizes);
 
 /// The last layer: logits of some of the classes each.
-class Head final : public nn::Layer, public CutModule {
+class Head final : public ColumnLinear {
  public:
-  Head(Group group, int64_t width, int64_t classes, const LinearOptions& options = {})
-      : linear(std::move(group), width, classes, options) {}
-
-  /// x [.., width], whole -> [.., some of the classes].
-  Tensor forward(const Tensor& x) override { return linear(x); }
+  using ColumnLinear::ColumnLinear;
   /// Of what forward() gave.
   Task<Tensor> cross_entropy(Tensor logits, Tensor targets) const {
-    return tp::cross_entropy(std::move(logits), std::move(targets), linear.group(), linear.sizes());
+    return tp::cross_entropy(std::move(logits), std::move(targets), group(), sizes());
   }
-  void members(nn::Members& m) override { linear.members(m); }
-  void reset(Generator& generator) override { linear.reset(generator); }
-  std::string str() const override { return linear.str(); }
-  std::map<std::string, Placement> placements() const override { return linear.placements(); }
-
-  ColumnLinear linear;
 };
 
 }  // namespace troupe::tp

@@ -102,8 +102,10 @@ struct Rank : nn::ModuleActor<CutNet> {
                                          &Rank::part_of, &Rank::drift, &Rank::coordinate, &Rank::again>;
 };
 
-const Tensor kIds = tensor(std::vector<int64_t>{0, 6, 3, 2, 5, 1, 1, 4, 0, 6}).reshape({2, 5});
-const Tensor kTargets = tensor(std::vector<int64_t>{6, 3, 2, 5, 0, 1, 4, 0, 6, 2}).reshape({2, 5});
+Tensor ids_of_test() { return tensor(std::vector<int64_t>{0, 6, 3, 2, 5, 1, 1, 4, 0, 6}).reshape({2, 5}); }
+Tensor targets_of_test() {
+  return tensor(std::vector<int64_t>{6, 3, 2, 5, 0, 1, 4, 0, 6, 2}).reshape({2, 5});
+}
 
 using Model = parallel::ActorMesh<Rank>;
 
@@ -147,8 +149,9 @@ TEST_CASE("a block, an embedding and a head on several ranks start and train as 
           "");
     {
       autograd::Context context(*cluster);
-      const Tensor loss = parallel::same_on_all(all(model.call<&Rank::loss>(kIds, kTargets)).get());
-      const Tensor expected = whole->loss(kIds, kTargets);
+      const Tensor loss =
+          parallel::same_on_all(all(model.call<&Rank::loss>(ids_of_test(), targets_of_test())).get());
+      const Tensor expected = whole->loss(ids_of_test(), targets_of_test());
       CHECK(difference(loss.detach(), expected.detach(), 1e-12, 0) == "");
       context.backward(loss);
       expected.backward();
@@ -192,7 +195,8 @@ TEST_CASE("dropout of what is whole has the masks of one process, and ranks agre
   std::vector<double> losses;
   for (int i = 0; i < 4; ++i) {
     autograd::Context context(*cluster);
-    const Tensor loss = parallel::same_on_all(all(model.call<&Rank::loss>(kIds, kTargets)).get());
+    const Tensor loss =
+        parallel::same_on_all(all(model.call<&Rank::loss>(ids_of_test(), targets_of_test())).get());
     losses.push_back(loss.item());
     context.backward(loss);
   }
@@ -207,7 +211,7 @@ TEST_CASE("with TROUPE_CHECK_RANKS a rank that has drifted is named, with layer 
         parallel::spawn<Rank>(cluster->here(), Mesh(*cluster, {{"tp", 2}}, {"w1", "w2"}), true, 0.0);
     {
       autograd::Context context(*cluster);
-      const auto losses = all(model.call<&Rank::loss>(kIds, kTargets)).get();
+      const auto losses = all(model.call<&Rank::loss>(ids_of_test(), targets_of_test())).get();
       context.backward(parallel::same_on_all(losses), {}, {.retain_graph = true});
       // As if each rank had a loss of its own.
       const Error e = error_of([&] { context.backward(losses[0] + losses[1] * 2.0); });
@@ -215,7 +219,7 @@ TEST_CASE("with TROUPE_CHECK_RANKS a rank that has drifted is named, with layer 
     }
     model.actors()[1].call<&Rank::drift>().get();
     autograd::Context context(*cluster);
-    const Error e = error_of([&] { all(model.call<&Rank::loss>(kIds, kTargets)).get(); });
+    const Error e = error_of([&] { all(model.call<&Rank::loss>(ids_of_test(), targets_of_test())).get(); });
     CHECK(e.kind() == ErrorKind::invalid);
     CHECK_THAT(e.what(), Contains("enter 1 of Attention(12, 4 heads)") && Contains("rank 1 (w2)") &&
                              Contains("forward"));
@@ -252,7 +256,8 @@ TEST_CASE("a mesh of actors: coordinates, arguments along a dimension, lists of 
   // Two models on the same workers do not meet.
   const Model other = parallel::spawn<Rank>(cluster->here(), workers, true, 0.0);
   autograd::Context context(*cluster);
-  const auto a = model.call<&Rank::loss>(kIds, kTargets), b = other.call<&Rank::loss>(kTargets, kIds);
+  const auto a = model.call<&Rank::loss>(ids_of_test(), targets_of_test()),
+             b = other.call<&Rank::loss>(targets_of_test(), ids_of_test());
   const auto of_a = all(a).get(), of_b = all(b).get();
   for (const Tensor& t : of_a) CHECK(t.equal(of_a[0]));
   for (const Tensor& t : of_b) CHECK(t.equal(of_b[0]));
