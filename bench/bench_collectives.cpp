@@ -54,9 +54,9 @@ int main(int argc, char** argv) {
       for (const auto& [kib, steps] : {std::pair{4, 2000}, {1024, 300}, {25600, 40}}) {
         std::vector<Future<std::vector<double>>> all_times;
         for (const auto& m : members)
-          all_times.push_back(m.with_timeout(std::chrono::minutes(5))
-                                  .call<&Member::sum>(group, int64_t{kib} * 256,
-                                                      static_cast<int64_t>(bench.count(steps))));
+          all_times.push_back(
+              m.with_timeout(std::chrono::minutes(5))
+                  .call<&Member::sum>(group, int64_t{kib} * 256, static_cast<int64_t>(bench.count(steps))));
         const double us = all(all_times).get()[0][bench.least()];
         const auto ranks = static_cast<double>(n);
         bench.emit("allreduce_us", us, "us",

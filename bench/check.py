@@ -57,6 +57,7 @@ EXPECTED = {
                  *(("pipeline_large_step_us", US, {"stages": 2, "chunks": 1, "micro_batches": m}) for m in (4, 8, 32))],
     "chain": [("chain_step_us", US, {"stages": 5, "bytes": n}) for n in (256, 1 << 16, 1 << 20, 1 << 24)],
     "collectives": [("allreduce_us", US, {"kib": k, "ranks": n}) for n in (2, 4) for k in (4, 1024, 25600)],
+    "ddp": [("data_parallel_single_step_us", US, {"batch": 512}), ("data_parallel_step_us", US, {"ranks": 2, "batch": 512})],
     "gpu": [("gpu_copy_gb_per_s", "GB/s", {"mib": 0}), ("gpu_add_gb_per_s", "GB/s", {"mib": 0}),
             *((f"gpu_gemm_{kind}_tflops", "TFLOP/s", {"n": 64}) for kind in ("bf16", "tf32", "fp32")),
             *((f"gpu_{name}_us", US, {"rows": 64, "width": 256}) for name in ("layer_norm", "softmax", "gelu", "layer_norm_both")),
@@ -91,7 +92,7 @@ EXPECTED = {
 # What a line says beside its value.
 BESIDE = {"repl_call_us": ["cpp_us"], "repl_tensor_call_us": ["cpp_us"], "repl_training_step_us": ["cpp_us", "ratio"],
           **{f"pipeline_{kind}step_us": ["of_formula"] for kind in ("", "zero_bubble_", "large_")},
-          "rpc_tensor_us": ["gb_per_s"], "allreduce_us": ["bus_gb_per_s"], "chain_step_us": ["through_caller_us"], "rpc_echo_each_ms_us": ["cpu_percent_here", "cpu_percent_of_the_alarm_alone", "cpu_percent_there"],
+          "rpc_tensor_us": ["gb_per_s"], "allreduce_us": ["bus_gb_per_s"], "data_parallel_step_us": ["speedup"], "chain_step_us": ["through_caller_us"], "rpc_echo_each_ms_us": ["cpu_percent_here", "cpu_percent_of_the_alarm_alone", "cpu_percent_there"],
           "rpc_transfer_us": ["raw_copy_us", "of_raw"],
           "rpc_echo_p99_us": ["median"], "rpc_echo_p99_under_load_us": ["median", "tensors"], "rpc_echo_allocations": ["there"],
           "scale_callers_us": ["calls_per_s"], "scale_workers_us": ["in_turn"], "scale_connection_bytes": ["used"],
