@@ -84,6 +84,7 @@ CheckpointFile write_checkpoint_file(const std::string& folder, const std::strin
   if (name.find('/') != std::string::npos)
     throw_invalid(fmt::format("[{}] a file of a checkpoint is named {}, expected a name without folders",
                               kCheckpointTag, in_quotes(name, 80)));
+  if (tensors.contains("")) throw_invalid(where_of(path) + "a tensor of a checkpoint has no name");
   std::map<std::string, std::string> metadata{{"format", "pt"}};
   if (!pieces.empty()) {
     nlohmann::json info = nlohmann::json::object();
@@ -160,14 +161,14 @@ struct Checkpoint::Parts {
   // As the index says it was written.
   Tensor verified(size_t i, const std::string& name, uint32_t expected) const {
     const Safetensors& file = open(i).tensors;
-    const auto& entries = file.entries();
-    const auto entry = std::ranges::find(entries, name, &SafetensorsEntry::name);
     const Tensor t = file.tensor(name);
-    if (const uint32_t crc = crc32_of(t.bytes(), t.nbytes()); crc != expected)
+    if (const uint32_t crc = crc32_of(t.bytes(), t.nbytes()); crc != expected) {
+      const auto entry = std::ranges::find(file.entries(), name, &SafetensorsEntry::name);
       throw_invalid(fmt::format(
           "{}{}, the {} bytes from {}, is not as it was written: their CRC-32 is {:08x}, the "
           "index says {:08x}",
           where_of(path_of(index.files[i])), in_quotes(name, 80), t.nbytes(), entry->begin, crc, expected));
+    }
     return t;
   }
 

@@ -374,6 +374,10 @@ TEST_CASE("a tensor that two files hold, and that is in no pieces, is refused", 
              Contains("w2.model.safetensors: has \"net.w\", as w1.model.safetensors has"));
   CHECK_THAT(invalid_text([&] { write_checkpoint_file(folder, "../w3", same, true); }),
              Contains("expected a name without folders"));
+  CHECK_THAT(invalid_text([&] {
+               write_checkpoint_file(folder, "w3", {{"", zeros({1})}}, true);
+             }),
+             Contains("w3: a tensor of a checkpoint has no name"));
   files[0].name = "../w1.model.safetensors";
   CHECK_THAT(invalid_text([&] { checkpoint_index_text(index_of(1, files)); }),
              Contains("is to have a plain name"));
