@@ -153,7 +153,8 @@ void close(const std::vector<Tensor>& got, const Model& want) {
   }
 }
 
-const Tensor kX = numbers({8, 3}, 1), kY = numbers({8, 2}, 2);
+Tensor inputs() { return numbers({8, 3}, 1); }
+Tensor targets() { return numbers({8, 2}, 2); }
 
 }  // namespace
 
@@ -162,14 +163,15 @@ TEST_CASE("gradients are those of one process on the whole batch, whatever the r
            {0, 8}, {0, 4, 8}, {0, 1, 8}, {0, 0, 8}, {0, 2, 4, 6, 8}, {0, 1, 3, 8, 8}, {0, 0, 0, 5, 8}}) {
     CAPTURE(cuts);
     Whole whole;
-    const double loss = whole.add(cuts, kX, kY);
+    const double loss = whole.add(cuts, inputs(), targets());
     std::vector<Tensor> bits;
     for (const auto& [first, others] :
          std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {64, 100}, {1 << 20, 25 << 20}}) {
       World world(cuts.size() - 1, first, others);
       {
         const autograd::Context step(*world.cluster);
-        for (const auto& r : world.pass(cuts, kX, kY)) CHECK(r.value() == Approx(loss).epsilon(1e-12));
+        for (const auto& r : world.pass(cuts, inputs(), targets()))
+          CHECK(r.value() == Approx(loss).epsilon(1e-12));
         const auto got = world.gradients();
         close(got, whole.model);
         if (bits.empty()) bits = got;
@@ -187,18 +189,18 @@ TEST_CASE("passes of one context add up, and those that accumulate are one batch
   Whole whole;
   {
     const autograd::Context step(*world.cluster);
-    whole.add(a, kX, kY);
-    for (const auto& r : world.pass(a, kX, kY)) REQUIRE(r.ok());
+    whole.add(a, inputs(), targets());
+    for (const auto& r : world.pass(a, inputs(), targets())) REQUIRE(r.ok());
     close(world.gradients(), whole.model);
-    for (const auto& r : world.pass(b, kX, kY, true)) REQUIRE(r.ok());
+    for (const auto& r : world.pass(b, inputs(), targets(), true)) REQUIRE(r.ok());
     for (size_t r = 0; r < 2; ++r)  // nothing that differs between members is in their gradients
       close(world.gradients(), whole.model);
-    double loss = whole.add(b, kX, kY, false, 10);
-    loss += whole.add(c, kX, kY, true, 10);
-    for (const auto& r : world.pass(c, kX, kY)) CHECK(r.value() == Approx(loss).epsilon(1e-12));
+    double loss = whole.add(b, inputs(), targets(), false, 10);
+    loss += whole.add(c, inputs(), targets(), true, 10);
+    for (const auto& r : world.pass(c, inputs(), targets())) CHECK(r.value() == Approx(loss).epsilon(1e-12));
     close(world.gradients(), whole.model);
-    whole.add(a, kX, kY);  // nothing is left to be counted twice
-    for (const auto& r : world.pass(a, kX, kY)) REQUIRE(r.ok());
+    whole.add(a, inputs(), targets());  // nothing is left to be counted twice
+    for (const auto& r : world.pass(a, inputs(), targets())) REQUIRE(r.ok());
     close(world.gradients(), whole.model);
   }
   world.at_rest();
@@ -210,10 +212,10 @@ TEST_CASE("a pass that fails on one member fails on all, and leaves the gradient
   Whole whole;
   {
     const autograd::Context step(*world.cluster);
-    whole.add(cuts, kX, kY);
-    for (const auto& r : world.pass(cuts, kX, kY)) REQUIRE(r.ok());
+    whole.add(cuts, inputs(), targets());
+    for (const auto& r : world.pass(cuts, inputs(), targets())) REQUIRE(r.ok());
     world.members[1].call<&Member::fail>(true).get();
-    const auto failed = world.pass(cuts, kX, kY);
+    const auto failed = world.pass(cuts, inputs(), targets());
     for (size_t r = 0; r < 3; ++r) {
       REQUIRE_FALSE(failed[r].ok());
       CHECK(failed[r].error().kind() == ErrorKind::failed);
@@ -222,8 +224,8 @@ TEST_CASE("a pass that fails on one member fails on all, and leaves the gradient
     }
     close(world.gradients(), whole.model);
     world.members[1].call<&Member::fail>(false).get();
-    whole.add(cuts, kX, kY);
-    for (const auto& r : world.pass(cuts, kX, kY)) REQUIRE(r.ok());
+    whole.add(cuts, inputs(), targets());
+    for (const auto& r : world.pass(cuts, inputs(), targets())) REQUIRE(r.ok());
     close(world.gradients(), whole.model);
   }
   world.at_rest();
@@ -234,10 +236,11 @@ TEST_CASE("what a reducer cannot do is refused, with what to write") {
   const Group group(world.members);
   CHECK_THAT(error_of([&] { world.members[0].call<&Member::join>(group, 1, 1).get(); }).what(),
              Contains("rank 0 of this group has a reducer \"gradients\" already"));
-  CHECK_THAT(error_of([&] { world.members[0].call<&Member::backward>(kX, kY, false).get(); }).what(),
-             Contains("in an autograd::Context, and none is active here"));
+  CHECK_THAT(
+      error_of([&] { world.members[0].call<&Member::backward>(inputs(), targets(), false).get(); }).what(),
+      Contains("in an autograd::Context, and none is active here"));
   const autograd::Context step(*world.cluster);
-  for (const auto& r : world.pass({0, 0, 0}, kX, kY)) {
+  for (const auto& r : world.pass({0, 0, 0}, inputs(), targets())) {
     REQUIRE_FALSE(r.ok());
     CHECK_THAT(r.error().what(), Contains("no member has a row"));
   }
@@ -289,7 +292,7 @@ TEST_CASE("a part that all members call has the gradient of the whole batch, as 
   const Tensor ids = tensor({0, 3, 3, 5, 1, 2, 5, 0});
   Model whole;
   const Tensor w = leaf(numbers({6, 3}, 1));
-  autograd::backward(whole.loss(ops::embedding(ids, w), kY, true));
+  autograd::backward(whole.loss(ops::embedding(ids, w), targets(), true));
   std::vector<RRef<Reader>> readers;
   for (size_t r = 0; r < 3; ++r) readers.push_back(cluster->spawn<Reader>(r));
   const Group group(readers);
@@ -300,7 +303,7 @@ TEST_CASE("a part that all members call has the gradient of the whole batch, as 
     std::vector<Future<double>> asked;
     for (size_t r = 0; r < 3; ++r)
       asked.push_back(readers[r].call<&Reader::backward>(table, ids.slice(0, cuts[r], cuts[r + 1]),
-                                                         kY.slice(0, cuts[r], cuts[r + 1])));
+                                                         targets().slice(0, cuts[r], cuts[r + 1])));
     for (auto& a : asked) a.get();
     for (auto& r : readers) close(r.call<&Reader::gradients>().get(), whole);
     const auto got = table.call<&Rows::gradient>().get().to_vector<double>(),
