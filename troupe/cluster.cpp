@@ -19,6 +19,7 @@
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/server/server.h"
 #include "rref/ref_table.h"
+#include "troupe/job_saver.h"
 #include "troupe/worker_stack.h"
 
 namespace troupe {
@@ -108,6 +109,7 @@ class InProcess final : public Cluster {
           .device_maps = maps_of("w" + std::to_string(i), options.device_maps),
           .limits = options.limits,
           .on_full = options.on_full}));
+      internal::JobSaver::install(stacks_.back()->worker(), options.checkpoints.dir);
     }
     connect_in_memory(stacks_, network_, token);
     table_ = stacks_.front()->references();
@@ -149,6 +151,7 @@ struct Process : WorkerStack {
                      .limits = options.limits,
                      .on_full = options.on_full}) {
     if (!options.elastic) check_names(options.device_maps, static_cast<int>(e.world));
+    internal::JobSaver::install(worker(), options.checkpoints.dir);
   }
   /// Opens the transport; everything that serves messages has been installed.
   void open(const LaunchEnvironment& e, const ClusterOptions& options) {

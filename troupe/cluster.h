@@ -13,6 +13,7 @@
 #include "actors/cell/methods.h"
 #include "core/base/fork.h"
 #include "rref/here.h"
+#include "troupe/checkpoints.h"
 #include "troupe/launch_environment.h"
 
 namespace troupe {
@@ -44,6 +45,8 @@ struct ClusterOptions {
   /// Of pairs of workers whose devices are not those of the same name. The same for all workers; a worker
   /// that lacks one of its devices there does not start (`invalid`).
   std::vector<DeviceMap> device_maps = {};
+  /// Of its Job; every process writes to this folder alone.
+  Checkpoints checkpoints = {};
 };
 
 /// Workers w0, w1, ... This process drives, as worker w0. Thread-safe. Destruction ends all workers at once,
@@ -106,6 +109,9 @@ class Cluster {
   Future<void> joined(const std::string& worker);
   /// Counters of a worker: actors, contexts, send_nodes, owned_references, pending_calls, ...
   std::map<std::string, int64_t> metrics(const std::string& worker);
+  /// Where its jobs keep their checkpoints.
+  const Checkpoints& checkpoints() const& { return options_.checkpoints; }
+  Checkpoints checkpoints() && { return std::move(options_.checkpoints); }
   /// Exit code that the other workers are given at the end; 0 unless set.
   void set_exit_code(int code) { exit_code_ = code; }
 

@@ -18,6 +18,7 @@
 #include "net/rendezvous.h"
 #include "ops/environment.h"
 #include "troupe/end_watch.h"
+#include "troupe/job.h"
 
 namespace troupe {
 namespace {
@@ -83,7 +84,16 @@ void complain(const std::string& who, const char* text) {
   std::fprintf(stderr, "%s: error: %s\n", who.c_str(), text);
 }
 
-int code_of(const Error& e) { return e.kind() == ErrorKind::disconnected ? kExitPeerLost : kExitFailed; }
+// Of the exception that is being handled, which is `e`.
+int code_of(const Error& e) {
+  try {
+    throw;
+  } catch (const CheckpointRefused&) {
+    return kExitCheckpoint;
+  } catch (...) {
+    return e.kind() == ErrorKind::disconnected ? kExitPeerLost : kExitFailed;
+  }
+}
 
 int drive(Cluster& cluster, Signals& signals, EndWatch& watch, const std::function<void(Cluster&)>& driver,
           Duration shutdown_timeout) {

@@ -11,6 +11,7 @@ inline constexpr int kExitFailed = 1;      ///< an error that is none of the fol
 inline constexpr int kExitUsage = 2;       ///< bad flag or environment
 inline constexpr int kExitRendezvous = 3;  ///< the cluster did not come together
 inline constexpr int kExitPeerLost = 4;    ///< a worker was lost
+inline constexpr int kExitCheckpoint = 5;  ///< a checkpoint cannot be gone on from (CheckpointRefused)
 inline constexpr int kExitInterrupted = 130;
 
 /// Runs `driver` as worker w0; returns the exit code for main:

@@ -21,6 +21,7 @@
 #include "rref/any_ref.h"
 #include "rref/here.h"
 #include "troupe/cluster.h"
+#include "troupe/job.h"
 #include "troupe/launch.h"
 #include "troupe/on_wire.h"
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/codec/keep.h"
 
 namespace troupe::tools {
 
@@ -16,6 +17,22 @@ Training::Training(std::string picture, std::string title, int64_t steps, const 
       bar_({.total = steps}),
       losses_{.name = "training loss", .smooth = options.smooth},
       measures_{.name = options.measure, .right = !options.same_axis} {}
+
+StateDict Training::state() const {
+  StateDict out;
+  internal::pack(out, "done", Value(done_));
+  internal::pack(out, "losses", internal::to_value(losses_));
+  internal::pack(out, "measures", internal::to_value(measures_));
+  return out;
+}
+
+void Training::load_state(const StateDict& state) {
+  auto losses = internal::from_value<Series>(internal::unpack(state, "losses")),
+       measures = internal::from_value<Series>(internal::unpack(state, "measures"));
+  done_ = internal::from_value<int64_t>(internal::unpack(state, "done"));
+  losses_.x = std::move(losses.x), losses_.y = std::move(losses.y);
+  measures_.x = std::move(measures.x), measures_.y = std::move(measures.y);
+}
 
 void Training::step(double loss, int64_t samples, const Progress::Metrics& more) {
   if (epochs_ > 0 && done_ < steps_)

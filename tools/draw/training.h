@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "core/graph/stateful.h"
 #include "core/value/value.h"
 #include "tools/draw/chart.h"
 #include "tools/flags/progress.h"
@@ -16,8 +17,8 @@ struct TrainingOptions {
   bool same_axis = false;    ///< the measure is drawn over the left axis, as the loss is
 };
 
-/// One thread.
-class Training {
+/// One thread. A checkpoint has its curves, and the bar goes on where it was.
+class Training final : public Stateful {
  public:
   /// The file and the title of the chart (SVG), and how many steps there will be. `invalid` as Progress.
   Training(std::string picture, std::string title, int64_t steps, const TrainingOptions& options = {});
@@ -36,6 +37,9 @@ class Training {
   /// Mean of the losses of the last steps, and the last measure. `invalid` before there is one.
   double loss(size_t count = 1) const { return losses_.mean_of_last(count); }
   double measured() const { return measures_.mean_of_last(1); }
+
+  StateDict state() const override;
+  void load_state(const StateDict& state) override;
 
  private:
   std::string picture_, title_, json_line_;

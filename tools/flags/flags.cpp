@@ -15,6 +15,8 @@
 #include "core/base/error.h"
 #include "core/base/standard_output.h"
 #include "data/file.h"
+#include "troupe/job.h"
+#include "troupe/launch.h"
 
 namespace troupe::tools {
 namespace {
@@ -84,6 +86,7 @@ struct Flags::Parser {
     const std::string* file;
     bool optional;
   };
+  Checkpoints checkpoints;
   std::vector<Output> outputs;
 
   Parser(std::string program, std::string description)
@@ -230,6 +233,16 @@ const std::string& Flags::picture(const std::string& name, std::string initial, 
   return output(name, value, help), value;
 }
 
+const Checkpoints& Flags::checkpoints() & {
+  Checkpoints& value = parser_->checkpoints;
+  add("--checkpoint", value.dir, "folder of checkpoints; without it, none are made");
+  add("--resume", value.resume, "go on from the newest checkpoint in it, or begin if it has none");
+  add("--checkpoint-every", value.every, "steps between them; 0: as often as takes 3 % of the time",
+      {0, 1e12});
+  add("--checkpoint-keep", value.keep, "so many of the newest stay", {1, 1e6});
+  return value;
+}
+
 const std::string& Flags::file(const std::string& name, const std::string& help) & {
   auto& value = parser_->keep(std::string());
   parser_->only = &value;
@@ -307,6 +320,10 @@ int run_main(const std::string& program, const std::function<void()>& body) {
     body();
     flush_output();
     return 0;
+  } catch (const CheckpointRefused& e) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "%s: error: %s\n", program.c_str(), e.what());
+    return kExitCheckpoint;
   } catch (...) {
     std::fflush(stdout);
     std::fprintf(stderr, "%s: error: %s\n", program.c_str(), current_error().what());

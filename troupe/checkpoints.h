@@ -1,0 +1,17 @@
+// Where a job keeps its checkpoints.
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace troupe {
+
+struct Checkpoints {
+  std::string dir;      ///< a folder that all workers see; empty: none are made
+  bool resume = false;  ///< go on from the newest one in it; without any, begin
+  /// Steps from one to the next; 0: at least 10 s, and 30 times as long as the last one took, so that they
+  /// cost 3 % of the time at most.
+  int64_t every = 0;
+  int64_t keep = 2;  ///< so many of the newest stay
+};
+
+}  // namespace troupe

@@ -1,0 +1,444 @@
+#include "troupe/job.h"
+
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include "actors/cluster/quiesce.h"
+#include "core/base/log.h"
+#include "core/base/thread.h"
+#include "data/checkpoint_files.h"
+#include "ops/environment.h"
+#include "troupe/build_id.h"
+#include "troupe/committer.h"
+#include "troupe/job_saver.h"
+
+namespace troupe {
+namespace {
+
+using internal::Committer;
+using internal::JobFiles;
+using internal::JobPaths;
+using internal::OwnedState;
+using internal::actors::Worker;
+using std::chrono::seconds;
+
+constexpr const char* kDriver = "driver";
+constexpr Duration kRestAtBegin = seconds(60), kRest = seconds(10), kLeastPause = seconds(10);
+constexpr int kPausePerCost = 30;
+
+Duration monotonic() { return std::chrono::steady_clock::now().time_since_epoch(); }
+
+std::string joined(const std::vector<std::string>& all) {
+  std::string out;
+  for (const std::string& one : all) out += (out.empty() ? "" : ", ") + one;
+  return out;
+}
+
+// Set by `troupe run` for the attempts after the first one.
+bool restarted() {
+  const char* attempt = std::getenv("TROUPE_RESTART");
+  return attempt && *attempt && std::string(attempt) != "0";
+}
+
+}  // namespace
+
+struct Job::Parts {
+  Parts(Cluster* cluster, Checkpoints options, std::string name)
+      : cluster_(cluster), options_(std::move(options)), name_(std::move(name)) {
+    if (options_.every < 0 || options_.keep < 1)
+      throw_invalid("[job] checkpoints every " + std::to_string(options_.every) + " steps, of which " +
+                    std::to_string(options_.keep) + " stay; expected 0 or more, and 1 or more");
+  }
+  ~Parts() { finish_writing(); }
+
+  int64_t begin(int64_t total);
+  void ended(int64_t step);
+  bool resumed() const { return resumed_; }
+
+ private:
+  using Event = Committer::Event;
+  using Action = Committer::Action;
+
+  template <class Answer, class... Args>
+  using Service = internal::actors::Service<Answer(Args...)>;
+  // The answers of all workers, once all have answered; or the first error, a lost worker before others.
+  template <class Answer, class... Args>
+  std::vector<std::pair<std::string, Answer>> ask_all(const Service<Answer, Args...>& question,
+                                                      const Args&... args) {
+    return answers(asked(question, args...));
+  }
+  template <class Answer>
+  using Asked = std::vector<std::pair<std::string, Future<Answer>>>;
+  template <class Answer, class... Args>
+  Asked<Answer> asked(const Service<Answer, Args...>& question, const Args&... args) {
+    Asked<Answer> out;
+    if (cluster_)
+      for (const auto& m : cluster_->worker().members().all())
+        out.emplace_back(m.name, question.ask(cluster_->worker(), m.id, args...));
+    return out;
+  }
+  template <class Answer>
+  static std::vector<std::pair<std::string, Answer>> answers(const Asked<Answer>& asked) {
+    std::vector<std::pair<std::string, Answer>> out;
+    std::optional<Error> failure;
+    for (const auto& [name, answer] : asked) {
+      const Result<Answer>& result = answer.wait();
+      if (result.ok())
+        out.emplace_back(name, result.value());
+      else if (!failure || result.error().kind() == ErrorKind::disconnected)
+        failure = result.error();
+    }
+    if (failure) throw *failure;
+    return out;
+  }
+
+  bool on_driver() const { return std::this_thread::get_id() == driver_thread_; }
+  std::optional<Error> rest(Duration limit);
+  void load(int64_t step);
+  void save(int64_t step, Event why);
+  // What the protocol says next; on the driver's thread, and on the one that writes.
+  void advance(Event event);
+  void perform(const Committer::Actions& actions);
+  void settle();
+  void take_snapshots();
+  void start_writing();
+  void write();
+  void wait();
+  void miss();
+  Committer::Actions told(Event event);
+  void finish_writing() {
+    if (writer_.joinable()) writer_.join();
+  }
+
+  Cluster* const cluster_;
+  const Checkpoints options_;
+  const std::string name_;
+  std::string dir_;  // with the name
+  std::optional<datasets::CheckpointFolder> folder_;
+  bool begun_ = false, resumed_ = false;
+  int64_t total_ = 0;
+  std::optional<std::map<std::string, std::string>> layout_;  // of the actors that belong to the job
+  OwnedState driver_;                                         // its snapshot
+  datasets::CheckpointIndex index_;                           // of the checkpoint that is being made
+  Duration started_{};
+  std::thread::id driver_thread_;
+  std::thread writer_;
+  int64_t writing_step_ = 0;  // what it writes
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  Committer committer_;
+  std::optional<Error> why_;      // of what went wrong last
+  std::optional<Error> failure_;  // for the driver to throw
+  bool settle_next_ = false;      // the driver waits, and goes on with that
+  Duration cost_{};
+};
+
+// ---- the loop
+
+int64_t Job::Parts::begin(int64_t total) {
+  if (begun_) throw_invalid("[job] it has had its loop: a second one takes a Job with a name of its own");
+  begun_ = true;
+  driver_thread_ = std::this_thread::get_id();
+  total_ = total;
+  if (options_.dir.empty()) return 0;
+  dir_ = internal::job_folder(options_.dir, name_);
+  folder_.emplace(dir_);
+  const auto steps = datasets::committed_steps(dir_);
+  if (!steps.empty() && !options_.resume && !restarted())
+    throw_invalid("[job] " + dir_ + " has checkpoints, the newest of step " + std::to_string(steps.back()) +
+                  ": --resume goes on from there; another folder begins anew");
+  if (auto problem = rest(kRestAtBegin)) throw *problem;
+  if (steps.empty()) {
+    save(0, Event::due);
+    return 0;
+  }
+  load(steps.back());
+  resumed_ = true;
+  started_ = monotonic();
+  return steps.back();
+}
+
+void Job::Parts::ended(int64_t step) {
+  if (options_.dir.empty()) return;
+  Duration pause;
+  {
+    std::lock_guard lock(mutex_);
+    if (failure_) throw *std::exchange(failure_, std::nullopt);
+    pause = std::max<Duration>(kLeastPause, kPausePerCost * cost_);
+  }
+  if (step == total_)
+    save(step, Event::loop_ends);
+  else if (options_.every > 0 ? step % options_.every == 0 : monotonic() - started_ >= pause)
+    save(step, Event::due);
+}
+
+std::optional<Error> Job::Parts::rest(Duration limit) {
+  if (!cluster_) return std::nullopt;
+  Worker& worker = cluster_->worker();
+  return internal::actors::quiesce(worker, worker.clock().now() + limit);
+}
+
+// ---- loading
+
+void Job::Parts::load(int64_t step) {
+  try {
+    const datasets::Checkpoint checkpoint(datasets::checkpoint_path(dir_, step));
+    const auto& index = checkpoint.index();
+    if (step > total_)
+      throw_invalid("[job] the loop ends at step " + std::to_string(total_) +
+                    ", and the newest checkpoint is of step " + std::to_string(step));
+    if (index.program != internal::build_id())
+      internal::log::warning("[job] " + dir_ + " was written by another build of the program");
+    if (index.instructions != ops::cpu_levels())
+      internal::log::warning("[job] " + dir_ + " was written with the instructions " + index.instructions +
+                             ", here they are " + ops::cpu_levels() + ": sums may differ in the last bit");
+    std::map<std::string, std::string> layout, wanted = index.layout;
+    for (const auto& [worker, paths] : ask_all(internal::kLoadCheckpoint, name_, step))
+      for (const std::string& path : paths) layout[path] = worker, wanted.erase(path);
+    if (!wanted.empty()) {
+      std::vector<std::string> missing;
+      for (const auto& [path, worker] : wanted) missing.push_back(path);
+      throw_invalid("[checkpoint] it has " + joined(missing) + ", which this program has not made");
+    }
+    internal::load_driver({checkpoint.tensors(std::string(kDriver) + ".", true),
+                           checkpoint.tensors(std::string(kDriver) + ".", false)});
+    layout_ = std::move(layout);
+  } catch (const Error& e) {
+    if (e.kind() == ErrorKind::disconnected || e.kind() == ErrorKind::cancelled) throw;
+    throw CheckpointRefused(ErrorKind::invalid, "[job] the checkpoint of step " + std::to_string(step) +
+                                                    " in " + dir_ + " is refused: " + e.what() +
+                                                    datasets::other_checkpoints(dir_, step));
+  }
+}
+
+// ---- saving
+
+void Job::Parts::save(int64_t step, Event why) {
+  Committer::Actions actions;
+  {
+    std::lock_guard lock(mutex_);
+    if (committer_.state() == Committer::State::idle) index_ = {.step = step};
+    actions = committer_.on(why);
+  }
+  perform(actions);
+  // A last step that ended while the checkpoint before it was written.
+  for (bool again = why == Event::loop_ends; again;) {
+    {
+      std::unique_lock lock(mutex_);
+      again = std::exchange(settle_next_, false);
+      if (again) index_ = {.step = step};
+    }
+    if (again) perform({Action::settle});
+  }
+  std::lock_guard lock(mutex_);
+  if (failure_) throw *std::exchange(failure_, std::nullopt);
+}
+
+Committer::Actions Job::Parts::told(Event event) {
+  std::lock_guard lock(mutex_);
+  return committer_.on(event);
+}
+
+void Job::Parts::advance(Event event) { perform(told(event)); }
+
+void Job::Parts::perform(const Committer::Actions& actions) {
+  for (const Action action : actions) switch (action) {
+      case Action::settle:
+        if (on_driver()) {
+          settle();
+          break;
+        }
+        {
+          std::lock_guard lock(mutex_);
+          settle_next_ = true;
+        }
+        break;
+      case Action::take_snapshots:
+        take_snapshots();
+        break;
+      case Action::write:
+        start_writing();
+        break;
+      case Action::write_index:
+        write();
+        break;
+      case Action::announce:
+        try {
+          folder_->prune(static_cast<int>(options_.keep));
+        } catch (const Error& e) {
+          internal::log::warning(std::string("[job] old checkpoints stay: ") + e.what());
+        }
+        break;
+      case Action::drop:
+        driver_ = {};
+        if (cluster_)
+          for (const auto& m : cluster_->worker().members().all())
+            (void)internal::kDropSnapshot.tell(cluster_->worker(), m.id);
+        break;
+      case Action::abandon:
+        folder_->abandon(writing_step_);
+        break;
+      case Action::miss:
+        miss();
+        break;
+      case Action::skip:
+        break;
+      case Action::wait:
+        wait();
+        break;
+      case Action::fail: {
+        std::lock_guard lock(mutex_);
+        failure_ = why_;
+        break;
+      }
+    }
+}
+
+void Job::Parts::settle() {
+  finish_writing();  // of the one before, which has ended
+  started_ = monotonic();
+  auto problem = rest(kRest);
+  if (!problem) return advance(Event::at_rest);
+  if (problem->kind() == ErrorKind::cancelled) throw *problem;
+  const bool lost = problem->kind() == ErrorKind::disconnected;
+  {
+    std::lock_guard lock(mutex_);
+    why_ = std::move(problem);
+  }
+  advance(lost ? Event::worker_lost : Event::not_at_rest);
+}
+
+void Job::Parts::take_snapshots() {
+  try {
+    std::map<std::string, std::string> layout;
+    for (const auto& [worker, paths] : ask_all(internal::kTakeSnapshot, internal::this_process()))
+      for (const std::string& path : paths)
+        if (!layout.emplace(path, worker).second)
+          throw_invalid("[job] two actors are called " + path +
+                        ": several threads of the driver make actors of one type");
+    if (layout_ && *layout_ != layout) {
+      std::vector<std::string> changes;
+      for (const auto& [path, worker] : layout)
+        if (!layout_->contains(path)) changes.push_back(path + " has come");
+      for (const auto& [path, worker] : *layout_)
+        if (!layout.contains(path)) changes.push_back(path + " has gone");
+      throw_invalid("[job] since the loop began " + joined(changes) +
+                    "; a checkpoint has the actors that were there when it began, and they stay");
+    }
+    OwnedState driver;
+    internal::add_owned(driver, kDriver, internal::state_of_driver());
+    layout_ = layout;
+    driver_ = std::move(driver);
+    index_.layout = std::move(layout);
+  } catch (...) {
+    Error e = current_error();
+    if (e.kind() == ErrorKind::cancelled) throw;
+    const bool lost = e.kind() == ErrorKind::disconnected;
+    {
+      std::lock_guard lock(mutex_);
+      why_ = std::move(e);
+    }
+    return advance(lost ? Event::worker_lost : Event::refused);
+  }
+  advance(Event::snapshots);
+}
+
+// All workers write, and the driver; then the index.
+void Job::Parts::start_writing() {
+  writing_step_ = index_.step;
+  try {
+    writer_ = start_thread("job", [this] {
+      internal::yield_to_training();
+      write();
+      std::lock_guard lock(mutex_);
+      cost_ = monotonic() - started_;
+      changed_.notify_all();
+    });
+  } catch (...) {
+    {
+      std::lock_guard lock(mutex_);
+      why_ = current_error();
+    }
+    perform({Action::drop});
+    advance(Event::not_written);
+  }
+}
+
+// Twice: the files, then the index.
+void Job::Parts::write() {
+  Event event = Event::written;
+  try {
+    if (index_.program.empty()) index_.program = internal::build_id();
+    bool files;
+    {
+      std::lock_guard lock(mutex_);
+      files = committer_.state() == Committer::State::writing;
+    }
+    if (files) {
+      const std::string folder = folder_->begin(index_.step);
+      const auto asked = this->asked(internal::kWriteSnapshot, name_, index_.step);
+      std::optional<Error> failure;
+      try {
+        index_.files = internal::write_files(folder, kDriver, std::exchange(driver_, {}));
+      } catch (...) {
+        failure = current_error();  // the others still write to that folder
+      }
+      for (auto& [worker, files_of] : answers(asked))
+        index_.files.insert(index_.files.end(), files_of.begin(), files_of.end());
+      if (failure) throw *failure;
+    } else {
+      index_.instructions = ops::cpu_levels();
+      index_.world = cluster_ ? static_cast<int64_t>(cluster_->workers().size()) : 1;
+      folder_->commit(index_);
+      event = Event::committed;
+    }
+  } catch (...) {
+    Error e = current_error();
+    event = e.kind() == ErrorKind::disconnected ? Event::worker_lost : Event::not_written;
+    std::lock_guard lock(mutex_);
+    why_ = std::move(e);
+  }
+  advance(event);
+}
+
+void Job::Parts::miss() {
+  std::string newest = "there is none yet";
+  if (const auto steps = datasets::committed_steps(dir_); !steps.empty())
+    newest = "the newest is of step " + std::to_string(steps.back());
+  std::lock_guard lock(mutex_);
+  internal::log::warning("[job] no checkpoint of step " +
+                         std::to_string(on_driver() ? index_.step : writing_step_) + " in " + dir_ + " (" +
+                         newest + "): " + why_->what());
+}
+
+// Until nothing is written any more, or the last step is to be saved.
+void Job::Parts::wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return settle_next_ || committer_.state() == Committer::State::idle; });
+}
+
+// ---- the interface
+
+Job::Job(Cluster& cluster, std::string name)
+    : parts_(std::make_unique<Parts>(&cluster, cluster.checkpoints(), std::move(name))) {}
+Job::Job(Checkpoints checkpoints) : parts_(std::make_unique<Parts>(nullptr, std::move(checkpoints), "")) {}
+Job::~Job() = default;
+
+int64_t Job::begin(int64_t total) { return parts_->begin(total); }
+void Job::ended(int64_t step) { parts_->ended(step); }
+bool Job::resumed() const { return parts_->resumed(); }
+
+Job::Batch Job::Batches::batch(int64_t step) const {
+  const int64_t n = loader_.batches(), epoch = step / n;
+  if (!epoch_ || number_ != epoch) epoch_ = std::make_unique<datasets::Epoch>(loader_.epoch(epoch));
+  number_ = epoch;
+  auto [x, y, index] = epoch_->batch(step % n);
+  return {std::move(x), std::move(y), epoch, index == n - 1};
+}
+
+}  // namespace troupe

@@ -1,0 +1,217 @@
+#include "troupe/job_saver.h"
+
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <functional>
+#include <memory>
+
+#include "core/base/log.h"
+#include "core/base/thread.h"
+#include "data/checkpoint_files.h"
+#include "nn/module.h"
+#include "nn/module_registry.h"
+
+namespace troupe::internal {
+namespace {
+
+using actors::ActorCell;
+
+// What all actors of a worker answer to one message.
+struct Gathered {
+  explicit Gathered(size_t count) : missing(count) {}
+  std::mutex mutex;
+  size_t missing;
+  std::optional<Error> failure;
+  JobPaths paths;
+  OwnedState state;
+};
+
+// Calls f(cell, gathered) in the mailbox of every actor of the worker; `done` with all that came of it, or
+// fails the call with the first error.
+void in_all_mailboxes(const actors::Worker& worker, const Ref<actors::Invocation>& call,
+                      const std::function<void(ActorCell&, Gathered&)>& f,
+                      const std::function<void(Gathered&)>& done) {
+  const auto cells = worker.actors();
+  auto all = std::make_shared<Gathered>(cells.size());
+  const auto end = [call, done](Gathered& g) {
+    if (g.failure)
+      call->fail(*g.failure);
+    else
+      done(g);
+  };
+  if (cells.empty()) return end(*all);
+  for (const auto& cell : cells)
+    cell->post(
+        [cell, all, f, end] {
+          std::optional<Error> failure;
+          try {
+            f(*cell, *all);
+          } catch (...) {
+            failure = current_error();
+          }
+          {
+            std::lock_guard lock(all->mutex);
+            if (failure && !all->failure) all->failure = std::move(failure);
+            all->paths.push_back(cell->path());
+            if (--all->missing > 0) return;
+          }
+          end(*all);
+        },
+        actors::DispatchTarget::pool, "its part of a checkpoint");
+}
+
+// What a checkpoint could not bring back.
+void check_left(const actors::Worker& worker, uint64_t process) {
+  const auto metrics = worker.metrics();
+  for (const auto& [counter, what] : {std::pair("contexts", "autograd contexts that have not ended"),
+                                      std::pair("owned_values", "results that stay there (Remote)")})
+    if (const auto at = metrics.find(counter); at != metrics.end() && at->second > 0)
+      throw_invalid("[job] " + worker.name() + " has " + std::to_string(at->second) + " " + what +
+                    " at the end of a step, and no checkpoint has them: end them within the step");
+  if (process == this_process()) return;
+  std::string objects;
+  for (const Stateful* s : Stateful::made_by(nullptr)) objects += " " + s->state_name();
+  for (nn::Module* m : nn::modules_made_by(nullptr)) objects += " " + m->str();
+  if (!objects.empty())
+    throw_invalid("[job] the process of " + worker.name() + " has state that no actor made:" + objects +
+                  "; make it in an actor");
+}
+
+}  // namespace
+
+uint64_t this_process() {
+  static const uint64_t id = [] {
+    uint64_t bits = 0;
+    if (getrandom(&bits, sizeof bits, 0) != sizeof bits)
+      throw_error(ErrorKind::failed, "[job] the system gives no random bytes");
+    return bits;
+  }();
+  return id;
+}
+
+void yield_to_training() { setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19); }
+
+std::string job_folder(const std::string& dir, const std::string& job) {
+  if (job.empty()) return dir;
+  if (job[0] == '.' || job.find('/') != std::string::npos || job.find('\0') != std::string::npos)
+    throw_invalid("[job] a job is called \"" + job + "\"; expected the plain name of a folder");
+  return dir + "/" + job;
+}
+
+void add_owned(OwnedState& to, const std::string& path, OwnedState from) {
+  for (auto& [name, t] : from.model) to.model[path + "." + name] = std::move(t);
+  for (auto& [name, t] : from.rest) to.rest[path + "." + name] = std::move(t);
+}
+
+JobFiles write_files(const std::string& folder, const std::string& who, OwnedState state) {
+  JobFiles out;
+  if (!state.model.empty())
+    out.push_back(datasets::write_checkpoint_file(folder, who + ".model.safetensors", state.model, true));
+  state.model.clear();  // training need not copy any more what it writes to
+  if (!state.rest.empty())
+    out.push_back(datasets::write_checkpoint_file(folder, who + ".state.safetensors", state.rest, false));
+  return out;
+}
+
+void JobSaver::install(actors::Worker& worker, std::string dir) {
+  std::unique_ptr<JobSaver> made(new JobSaver(worker, std::move(dir)));
+  JobSaver* saver = made.get();
+  worker.add_extension(std::move(made));
+  kTakeSnapshot.serve_later(worker,
+                            [saver](const auto& call, uint64_t process) { saver->snapshot(call, process); });
+  kWriteSnapshot.serve_later(worker, [saver](const auto& call, const std::string& job, int64_t step) {
+    saver->write(call, job, step);
+  });
+  kLoadCheckpoint.serve_later(worker, [saver](const auto& call, const std::string& job, int64_t step) {
+    saver->load(call, job, step);
+  });
+  kDropSnapshot.serve(worker, [saver] { saver->drop(); });
+}
+
+JobSaver::~JobSaver() {
+  if (thread_.joinable()) thread_.join();
+}
+
+std::string JobSaver::folder_of(const std::string& job) const {
+  if (dir_.empty())
+    throw_invalid("[job] worker " + worker_.name() +
+                  " knows no folder of checkpoints; every process has to be given it: launch(driver, "
+                  "{.checkpoints = ...})");
+  return job_folder(dir_, job);
+}
+
+// One at a time: a driver waits for the end of one checkpoint before it begins another.
+void JobSaver::on_thread(std::function<void()> work) {
+  if (thread_.joinable()) thread_.join();
+  thread_ = start_thread("job", std::move(work));
+}
+
+void JobSaver::drop() {
+  OwnedState gone;  // let go after the lock
+  std::lock_guard lock(mutex_);
+  std::swap(gone, taken_);
+}
+
+void JobSaver::snapshot(const Ref<actors::Invocation>& call, uint64_t process) {
+  drop();
+  (void)folder_of("");
+  check_left(worker_, process);
+  in_all_mailboxes(
+      worker_, call,
+      [](ActorCell& cell, Gathered& all) {
+        OwnedState state = state_of_actor(cell.object(), cell);
+        std::lock_guard lock(all.mutex);
+        add_owned(all.state, cell.path(), std::move(state));
+      },
+      [this, call](Gathered& all) {
+        {
+          std::lock_guard lock(mutex_);
+          std::swap(taken_, all.state);
+        }
+        kTakeSnapshot.answer(*call, std::move(all.paths));
+      });
+}
+
+void JobSaver::write(const Ref<actors::Invocation>& call, const std::string& job, int64_t step) {
+  on_thread([this, call, folder = datasets::checkpoint_path(folder_of(job), step)] {
+    yield_to_training();
+    try {
+      OwnedState state;
+      {
+        std::lock_guard lock(mutex_);
+        std::swap(state, taken_);
+      }
+      kWriteSnapshot.answer(*call, write_files(folder, worker_.name(), std::move(state)));
+    } catch (...) {
+      call->fail(current_error());
+    }
+  });
+}
+
+void JobSaver::load(const Ref<actors::Invocation>& call, const std::string& job, int64_t step) {
+  on_thread([this, call, folder = datasets::checkpoint_path(folder_of(job), step)] {
+    try {
+      const datasets::Checkpoint checkpoint(folder);
+      const auto load_one = [checkpoint](ActorCell& cell, Gathered&) {
+        const std::string& path = cell.path();
+        if (!checkpoint.index().layout.contains(path))
+          throw_invalid("[checkpoint] it has no actor " + path + ", and this program has made one on " +
+                        cell.host().name);
+        try {
+          load_actor(cell.object(), cell,
+                     {checkpoint.tensors(path + ".", true), checkpoint.tensors(path + ".", false)});
+        } catch (...) {
+          throw current_error().crossing("loading of " + path);
+        }
+      };
+      in_all_mailboxes(worker_, call, load_one,
+                       [call](Gathered& all) { kLoadCheckpoint.answer(*call, std::move(all.paths)); });
+    } catch (...) {
+      call->fail(current_error());
+    }
+  });
+}
+
+}  // namespace troupe::internal
