@@ -63,6 +63,7 @@ int main(int argc, char** argv) {
   auto& device = flags.text("--device", "cpu", "where it computes: cpu, cuda:0, ...");
   auto& picture = flags.picture("--chart", "char_transformer.svg", "picture of the loss (SVG)");
   auto& file = flags.file("FILE", "the text");
+  auto& saved = flags.checkpoints();
   if (auto code = flags.reaches("perplexity <= 11", "on 1 MB of English").parse(argc, argv)) return *code;
 
   return tools::run_main(flags, [&] {
@@ -76,7 +77,9 @@ int main(int argc, char** argv) {
     optim::AdamW optimizer(model.parameters(), {.lr = lr});
     optim::Scheduler rate(optimizer, optim::warm_up(std::max<int64_t>(1, steps / 20), optim::cosine(steps)));
     tools::Training training(picture, "Characters of " + file, steps, {.smooth = 16});
-    for (int64_t step = 0; step < steps; ++step) {
+    Keep keep("random", random);
+    Job job(saved);
+    for ([[maybe_unused]] const int64_t step : job.steps(steps)) {
       const auto [x, y] = datasets::random_windows(ids, context, batch, random);
       optimizer.zero_grad();
       Tensor loss =

@@ -33,9 +33,10 @@ int main(int argc, char** argv) {
   auto& device = flags.text("--device", "cpu", "where both halves compute: cpu, cuda:0, ...");
   auto& picture = flags.picture("--chart", "digits.svg", "picture of loss and accuracy (SVG)");
   auto& json = flags.given("--json", "end with the result as one JSON line on standard output");
+  auto& saved = flags.checkpoints();
   if (auto code = flags.reaches("test accuracy >= 97", "on drawn digits").parse(argc, argv)) return *code;
 
-  return launch([&](Cluster& cluster) {
+  const auto train = [&](Cluster& cluster) {
     flags.check_outputs();
     const Device place(device);
     const datasets::Split set = dir.empty() ? datasets::generated_split(seed) : datasets::mnist_split(dir);
@@ -50,16 +51,16 @@ int main(int argc, char** argv) {
     tools::Training training(picture, "Digits on " + std::to_string(names.size()) + " workers", steps,
                              {.epochs = epochs, .measure = "test accuracy"});
     const auto start = std::chrono::steady_clock::now();
-    for (int64_t epoch = 0; epoch < epochs; ++epoch) {
-      for (auto [x, y, index] : loader.epoch(epoch)) {
-        autograd::Context step(cluster);
-        Tensor loss = cross_entropy(top(bottom(x.to(place))).get(), y.to(place));
-        step.backward(loss);
-        optimizer.step(step), rate.step();
-        training.step(loss.item(), x.size(0));
-      }
-      training.measure(datasets::accuracy(
-          set.test, [&](const Tensor& x) { return top(bottom(x.to(place))).get().to(cpu); }));
+    Job job(cluster);
+    for (auto [x, y, epoch, last] : job.batches(loader, epochs)) {
+      autograd::Context step(cluster);
+      Tensor loss = cross_entropy(top(bottom(x.to(place))).get(), y.to(place));
+      step.backward(loss);
+      optimizer.step(step), rate.step();
+      training.step(loss.item(), x.size(0));
+      if (last)
+        training.measure(datasets::accuracy(
+            set.test, [&](const Tensor& x) { return top(bottom(x.to(place))).get().to(cpu); }));
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (json)
@@ -70,5 +71,6 @@ int main(int argc, char** argv) {
                               {"seconds", seconds}});
     training.finish("test accuracy %.2f %% after %ld steps in %.1f s", 100 * training.measured(), steps,
                     seconds);
-  });
+  };
+  return launch(train, {.checkpoints = saved});
 }

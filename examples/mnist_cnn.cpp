@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
   auto& lr = flags.number("--lr", 2e-3, "highest learning rate, of one cycle", {0, 100});
   auto& seed = flags.seed("of weights, order and drawn digits");
   auto& picture = flags.picture("--chart", "mnist_cnn.svg", "picture of loss and accuracy (SVG)");
+  auto& saved = flags.checkpoints();
   if (auto code = flags.reaches("test accuracy >= 99", "on drawn digits").parse(argc, argv)) return *code;
 
   return tools::run_main(flags, [&] {
@@ -32,14 +33,14 @@ int main(int argc, char** argv) {
     optim::Scheduler rate(optimizer, optim::one_cycle(steps));
     tools::Training training(picture, "Digits, convolutional", steps,
                              {.epochs = epochs, .measure = "test accuracy"});
-    for (int64_t epoch = 0; epoch < epochs; ++epoch) {
-      for (auto [x, y, index] : loader.epoch(epoch)) {
-        optimizer.zero_grad();
-        Tensor loss = cross_entropy(net(x), y);
-        autograd::backward(loss);
-        optimizer.step(), rate.step();
-        training.step(loss.item(), x.size(0));
-      }
+    Job job(saved);
+    for (auto [x, y, epoch, last] : job.batches(loader, epochs)) {
+      optimizer.zero_grad();
+      Tensor loss = cross_entropy(net(x), y);
+      autograd::backward(loss);
+      optimizer.step(), rate.step();
+      training.step(loss.item(), x.size(0));
+      if (!last) continue;
       net.eval();  // without dropout, and with the means of all batches
       training.measure(datasets::accuracy(set.test, std::ref(net)));
       net.train();

@@ -242,7 +242,7 @@ TEST_CASE("what a checkpoint could not bring back is refused at the first one") 
   }
   SECTION("a result that stays") {
     const auto stays = top.remote<&JobTop::forward>(ones({1, 32}));
-    (void)stays.fetch().get();
+    (void)stays.to_here().get();
     Job job(*cluster);
     CHECK_THAT(error_of([&] { (void)job.steps(3).begin(); }).what(), Contains("Remote"));
   }
