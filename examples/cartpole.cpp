@@ -78,6 +78,7 @@ struct Learner : Actor {  // has a policy, and a critic that guesses what is sti
   std::map<uint64_t, std::vector<double>> seen;  // in this round, by observer
   std::vector<double> states;                    // in all rounds since learn()
   std::vector<int64_t> actions;                  // in the same order; 1: right
+  Keep keep{"random", random};
   static constexpr auto remote = methods<&Learner::act, &Learner::learn>;
 };
 
@@ -98,6 +99,7 @@ struct Observer : Actor {
   uint64_t number;
   Generator random;
   CartPole pole = start();
+  Keep keep{"random", random, "pole", pole};
   static constexpr auto remote = methods<&Observer::observe>;
 };
 
@@ -111,9 +113,10 @@ int main(int argc, char** argv) {
   auto& lr = flags.number("--lr", 0.01, "learning rate of Adam", {0, 100});
   auto& seed = flags.seed("of weights, poles and choices");
   auto& picture = flags.picture("--chart", "cartpole.svg", "picture of the rewards (SVG)");
+  auto& saved = flags.checkpoints();
   if (auto code = flags.reaches("mean reward >= 475").parse(argc, argv)) return *code;
 
-  return launch([&](Cluster& cluster) {
+  const auto train = [&](Cluster& cluster) {
     flags.check_outputs();
     const auto workers = cluster.workers();
     const auto learner = cluster.spawn<Learner>(workers[0], observers, lr, seed);
@@ -123,7 +126,10 @@ int main(int argc, char** argv) {
     tools::Series rewards{.name = "reward of an episode", .smooth = 5};
     double recent = 0, episodes = 0;
     tools::Progress bar({.total = updates});
-    for (int64_t done = 1; done <= updates && recent < goal; ++done) {
+    Keep keep("rewards", rewards, "recent", recent, "episodes", episodes);
+    Job job(cluster);
+    for (const int64_t update : job.steps(updates)) {
+      if (recent >= goal) break;
       std::vector<Future<Rollout>> running;
       for (const auto& actor : actors) running.push_back(actor.call<&Observer::observe>(learner, steps));
       const auto rollouts = all(running, OnError::at_once).get();
@@ -131,11 +137,12 @@ int main(int argc, char** argv) {
       for (const Rollout& r : rollouts)
         for (const double length : r.episodes) rewards.add(++episodes, length);
       if (episodes >= 20) recent = rewards.mean_of_last(20);
-      bar.update(done, {{"reward", recent}}, observers * steps);
+      bar.update(update + 1, {{"reward", recent}}, observers * steps);
     }
     bar.finish();
     std::printf("mean reward %.2f of the last 20 of %.0f episodes; picture: %s\n", recent, episodes,
                 picture.c_str());
     tools::write_chart(picture, {"Balancing a pole", "episode", "reward", "", {rewards}});
-  });
+  };
+  return launch(train, {.checkpoints = saved});
 }

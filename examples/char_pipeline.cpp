@@ -68,9 +68,10 @@ int main(int argc, char** argv) {
   auto& picture = flags.picture("--chart", "char_pipeline.svg", "picture of the loss (SVG)");
   auto& timeline = flags.picture("--timeline", "char_pipeline_step.svg", "picture of the last step (SVG)");
   auto& file = flags.file("FILE", "the text");
+  auto& saved = flags.checkpoints();
   if (auto code = flags.reaches("perplexity <= 11", "on 1 MB of English").parse(argc, argv)) return *code;
 
-  return launch([&](Cluster& cluster) {
+  const auto train = [&](Cluster& cluster) {
     flags.check_outputs();
     const datasets::Text text = datasets::read_text(file);
     const Sizes sizes{text.vocabulary.size(), width, blocks, context};
@@ -94,7 +95,9 @@ int main(int argc, char** argv) {
 
     Generator random(seed);
     tools::Training training(picture, "Characters of " + file, steps, {.smooth = 16});
-    for (int64_t step = 0; step < steps; ++step) {
+    Keep keep("random", random);
+    Job job(cluster);
+    for ([[maybe_unused]] const int64_t step : job.steps(steps)) {
       const auto [x, y] = datasets::random_windows(text.ids, context, batch, random);
       autograd::Context gradients(cluster);
       const double loss = pipeline.step(Value(x), Value(y)).loss;
@@ -105,5 +108,6 @@ int main(int argc, char** argv) {
     training.finish("loss %.9f, perplexity %.2f in the last 20 steps, the last one in %s", training.loss(20),
                     std::exp(training.loss(20)), timeline.c_str());
     tools::write_timeline(timeline, pipeline.step_report());
-  });
+  };
+  return launch(train, {.checkpoints = saved});
 }

@@ -34,9 +34,10 @@ int main(int argc, char** argv) {
   auto& lr = flags.number("--lr", 0.01, "learning rate at the start; it falls to zero by a cosine", {0, 100});
   auto& seed = flags.seed("of the weights");
   auto& picture = flags.picture("--chart", "pinn.svg", "picture of the solution beside the exact one (SVG)");
+  auto& saved = flags.checkpoints();
   if (auto code = flags.reaches("largest error <= 0.02").parse(argc, argv)) return *code;
 
-  return launch([&](Cluster& cluster) {
+  const auto train = [&](Cluster& cluster) {
     flags.check_outputs();
     const auto exact = [&](double x) { return c / 2 / std::pow(std::cosh(std::sqrt(c) * x / 2), 2); };
     const auto names = cluster.workers();
@@ -52,7 +53,8 @@ int main(int argc, char** argv) {
                                                         // of third order
     const Tensor value = column({exact(-reach), exact(0), exact(reach)}), at_known = column(known);
     tools::Progress bar({.total = steps});
-    for (int64_t step = 1; step <= steps; ++step) {
+    Job job(cluster);
+    for (const int64_t step : job.steps(steps)) {
       autograd::Context context(cluster);
       const Tensor x = column(places).requires_grad_();
       const auto derivative = [&](const Tensor& of) {
@@ -63,7 +65,7 @@ int main(int argc, char** argv) {
       const Tensor loss = equation.square().mean() / (c * c) + 10 * given.square().sum();
       context.backward(loss);
       optimizer.step(context), rate.step();
-      bar.update(step, {{"loss", loss.item()}}, points);
+      bar.update(step + 1, {{"loss", loss.item()}}, points);
     }
     bar.finish();
 
@@ -82,5 +84,6 @@ int main(int argc, char** argv) {
                                  .x_label = "x",
                                  .left_label = "u",
                                  .series = {truth, network}});
-  });
+  };
+  return launch(train, {.checkpoints = saved});
 }

@@ -39,6 +39,7 @@ struct Trainer : Actor {  // has the recurrent part, and asks for the others
   RRef<Table> table;
   RRef<Decoder> decoder;
   Tensor h, c;
+  Keep keep{"h", h, "c", c};
   static constexpr auto remote = methods<&Trainer::loss, &Trainer::forget>;
 };
 
@@ -63,13 +64,14 @@ int main(int argc, char** argv) {
   auto& seed = flags.seed("of the weights");
   auto& picture = flags.picture("--chart", "rnn_remote.svg", "picture of the loss (SVG)");
   auto& file = flags.file("FILE", "the text; its last tenth is for validation");
+  auto& saved = flags.checkpoints();
   if (auto code = flags.reaches("validation perplexity <= 9", "on LICENSE").parse(argc, argv)) return *code;
 
-  return launch([&](Cluster& cluster) {
+  const auto train = [&](Cluster& cluster) {
     flags.check_outputs();
     const auto [vocabulary, ids] = datasets::read_text(file);
     const int64_t length = ids.numel(), fitted = length - length / 10, characters = vocabulary.size();
-    const Tensors train = parts(ids.slice(0, 0, fitted), batch, time);
+    const Tensors train_parts = parts(ids.slice(0, 0, fitted), batch, time);
     const Tensors held_out = parts(ids.slice(0, fitted, length), std::min<int64_t>(batch, 4), time);
 
     const auto workers = cluster.workers();
@@ -77,20 +79,23 @@ int main(int argc, char** argv) {
     const auto table = cluster.spawn<Table>(server, characters, width, seed);
     const auto decoder = cluster.spawn<Decoder>(server, hidden, characters, seed + 1);
     const auto trainer = cluster.spawn<Trainer>(home, table, decoder, width, hidden, layers, seed + 2);
-    const int64_t steps = epochs * std::ssize(train);
+    const int64_t steps = epochs * std::ssize(train_parts);
     optim::Distributed<optim::Adam> optimizer({table, trainer, decoder}, {.lr = lr});
     optim::Scheduler rate(optimizer, optim::cosine(steps));
     tools::Training training(picture, "Characters of " + file, steps,
                              {.epochs = epochs, .measure = "validation loss", .same_axis = true});
-    for (int64_t epoch = 0; epoch < epochs; ++epoch) {
-      trainer.call<&Trainer::forget>().get();
-      for (const Tensor& part : train) {
+    Job job(cluster);
+    for (const int64_t step : job.steps(steps)) {
+      const int64_t at = step % std::ssize(train_parts);
+      if (at == 0) trainer.call<&Trainer::forget>().get();
+      {
         autograd::Context context(cluster);
-        const Tensor loss = trainer.call<&Trainer::loss>(part).get();
+        const Tensor loss = trainer.call<&Trainer::loss>(train_parts[static_cast<size_t>(at)]).get();
         context.backward(loss);  // trainer to decoder, back to the trainer, and on to the table
         optimizer.clip_grad_norm(context, 1.0), optimizer.step(context), rate.step();
         training.step(loss.item(), batch * time, {{"perplexity", std::exp(loss.item())}});
       }
+      if (at + 1 < std::ssize(train_parts)) continue;
       NoGradGuard no_grad;
       trainer.call<&Trainer::forget>().get();
       double sum = 0;
@@ -99,5 +104,6 @@ int main(int argc, char** argv) {
     }
     training.finish("validation perplexity %.6f of %ld characters after %ld steps",
                     std::exp(training.measured()), characters, steps);
-  });
+  };
+  return launch(train, {.checkpoints = saved});
 }

@@ -135,6 +135,14 @@ class ClientBase {
     return joined(pushes_);
   }
 
+  /// Goes on from what it had been told. `invalid` if it is of another number of servers.
+  void load_stamps(std::vector<VersionStamp> saved) {
+    if (saved.size() != stamps.size())
+      throw_invalid("[server] the checkpoint has a trainer of " + std::to_string(saved.size()) +
+                    " servers; here are " + std::to_string(stamps.size()));
+    stamps = std::move(saved);
+  }
+
   const std::string& name() const& { return who_.name; }
   std::string name() && { return std::move(who_.name); }
 

@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "core/base/error.h"
+#include "core/codec/codec.h"
+#include "core/graph/copy_on_write.h"
 #include "core/graph/inplace_write.h"
 #include "core/tensor/creation.h"
 #include "optim/optimizer.h"
@@ -58,6 +60,22 @@ RowOptimizer::RowOptimizer(std::string optimizer) : optimizer_(std::move(optimiz
     throw_invalid(
         "[table] " + optimizer_ +
         " does not work row by row; expected sgd, adam, adamw, adagrad, rmsprop, adamax or adadelta");
+}
+
+Value RowOptimizer::saved() const {
+  ValueMap slots;
+  for (const auto& [name, t] : slots_) slots.emplace(name, lazy_copy(t));
+  return ValueList{Value(steps_), Value(std::move(slots))};
+}
+
+void RowOptimizer::load(Value saved, const Shape& table) {
+  auto [steps, slots] = internal::from_value<std::pair<int64_t, StateDict>>(std::move(saved));
+  for (const auto& [name, t] : slots)
+    if (!t.defined() || t.shape() != table)
+      throw_invalid("[table] \"" + name + "\" of the checkpoint is " + t.summary() + "; the table is " +
+                    table.str());
+  steps_ = steps;
+  slots_ = std::move(slots);
 }
 
 void RowOptimizer::step(const Tensor& table, const Tensor& ids, const Tensor& grads,

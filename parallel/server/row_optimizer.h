@@ -21,6 +21,11 @@ class RowOptimizer {
   /// of the table's dtype.
   void step(const Tensor& table, const Tensor& ids, const Tensor& grads, const ValueMap& options);
 
+  /// For load(), of a table of that shape; lazy copies.
+  Value saved() const;
+  /// `invalid`, with nothing changed, if it does not fit.
+  void load(Value saved, const Shape& table);
+
  private:
   std::string optimizer_;
   int64_t steps_ = 0;

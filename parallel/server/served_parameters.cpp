@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "autograd/distributed/context.h"
+#include "core/codec/keep.h"
 #include "core/graph/node.h"
 #include "ops/arithmetic.h"
 #include "ops/index.h"
@@ -159,7 +160,7 @@ Future<Pushed> joined(const std::vector<Future<Pushed>>& pushes) {
 
 // ---- the client
 
-struct Client::State {
+struct Client::State final : Stateful {
   State(Served from, const ClientOptions& options)
       : served((check_servers(from.servers.size(), "[server]"), std::move(from))),
         servers(this->served.servers, options, "[server]"),
@@ -177,6 +178,22 @@ struct Client::State {
     return [state, before](size_t b, const Result<T>& result) {
       if (!result.ok() || result.value().late) state->residuals[b] = (*before)[b];
     };
+  }
+
+  std::string state_name() const override { return "Client"; }
+  StateDict state() const override {
+    StateDict out;
+    internal::pack(out, "stamps", internal::to_value(servers.stamps));
+    internal::pack(out, "values", internal::to_value(values));
+    internal::pack(out, "residuals", internal::to_value(residuals));
+    return out;
+  }
+  void load_state(const StateDict& state) override {
+    const auto of = [&](const char* name) { return internal::unpack(state, name); };
+    servers.load_stamps(internal::from_value<std::vector<VersionStamp>>(of("stamps")));
+    values = internal::from_value<Tensors>(of("values"));
+    residuals = internal::from_value<std::vector<Tensors>>(of("residuals"));
+    leaves = {};
   }
 
   Served served;

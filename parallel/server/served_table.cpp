@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "autograd/distributed/context.h"
+#include "core/codec/keep.h"
 #include "core/graph/node.h"
 #include "core/tensor/creation.h"
 #include "ops/index.h"
@@ -121,11 +122,22 @@ Future<std::vector<ServerReport>> report(const ServedTable& table) {
 
 // ---- the client
 
-struct TableClient::State {
+struct TableClient::State final : Stateful {
   State(ServedTable from, const ClientOptions& options)
       : table((check_servers(from.servers.size(), "[table]"), std::move(from))),
         servers(this->table.servers, options, "[table]") {}
   bool compresses() const { return table.pull.on() || table.push.on(); }
+  std::string state_name() const override { return "TableClient"; }
+  StateDict state() const override {
+    StateDict out;
+    internal::pack(out, "stamps", internal::to_value(servers.stamps));
+    return out;
+  }
+  void load_state(const StateDict& state) override {
+    servers.load_stamps(internal::from_value<std::vector<VersionStamp>>(internal::unpack(state, "stamps")));
+    leaves = {};
+  }
+
   ServedTable table;
   ClientBase<Table> servers;
   struct {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "autograd/distributed/context.h"
+#include "core/codec/keep.h"
 #include "core/graph/copy_on_write.h"
 #include "ops/arithmetic.h"
 #include "ops/inplace.h"
@@ -22,6 +23,21 @@ Server::Server(Tensors start, ServerOptions options) : ServerBase(options) {
     values_.push_back(start[i].clone_data().requires_grad_());
   }
   use(optim::make(options.optimizer, options.options, values_));
+}
+
+// ---- checkpoints
+
+ValueMap Server::saved() const {
+  return {{"values", internal::to_value(values_)}, {"previous", internal::to_value(previous_)}};
+}
+
+void Server::load(ValueMap saved) {
+  auto values = internal::from_value<Tensors>(std::move(saved.at("values")));
+  if (values.size() != values_.size())
+    throw_invalid(
+        fmt::format("[server] the checkpoint has {} values; here are {}", values.size(), values_.size()));
+  for (size_t i = 0; i < values.size(); ++i) internal::restore(values_[i], std::move(values[i]));
+  previous_ = internal::from_value<Tensors>(std::move(saved.at("previous")));
 }
 
 // ---- reading

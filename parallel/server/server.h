@@ -51,6 +51,8 @@ class Server final : public ServerBase {
               &Server::gradient_sizes, &Server::scale_gradients>;
 
  private:
+  ValueMap saved() const override;
+  void load(ValueMap saved) override;
   void update(optim::Optimizer& optimizer, const std::vector<Contribution>& contributions) override;
   Tensors pulled(const Consistency::Reading& reading) const;
   // With what became of a push before it, if there was one.

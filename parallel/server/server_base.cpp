@@ -6,6 +6,7 @@
 
 #include "actors/cell/this_call.h"
 #include "actors/worker/worker.h"
+#include "core/codec/keep.h"
 #include "core/graph/node.h"
 
 namespace troupe::parallel {
@@ -76,6 +77,45 @@ std::unique_ptr<optim::Optimizer> ServerBase::averager(const ServerPolicy& polic
 }
 
 TimePoint ServerBase::now() const { return server_worker().clock().now(); }
+
+// ---- checkpoints
+
+StateDict ServerBase::state() const {
+  ValueMap all = saved();
+  all["consistency"] = state_.saved();
+  all["optimizer"] = internal::to_value(optimizer_->state());
+  if (averager_) all["averager"] = internal::to_value(averager_->state());
+  ValueList held;
+  for (const auto& [step, contributions] : held_)
+    for (const auto& [trainer, contribution] : contributions) {
+      ValueList what;
+      for (const Tensor& t : contribution.what) what.push_back(Codec<Tensor>::to(t));
+      held.push_back(
+          ValueList{Value(step), Value(trainer), Value(contribution.factor), Value(std::move(what))});
+    }
+  all["held"] = std::move(held);
+  StateDict out;
+  for (const auto& [name, value] : all) internal::pack(out, name, value);
+  return out;
+}
+
+void ServerBase::load_state(const StateDict& state) {
+  state_.load(internal::unpack(state, "consistency"));
+  use_policy(state_.policy());
+  optimizer_->load_state(internal::from_value<StateDict>(internal::unpack(state, "optimizer")));
+  if (averager_) averager_->load_state(internal::from_value<StateDict>(internal::unpack(state, "averager")));
+  held_.clear();
+  using Held = std::tuple<int64_t, std::string, double, Tensors>;
+  for (auto& [step, trainer, factor, what] :
+       internal::from_value<std::vector<Held>>(internal::unpack(state, "held")))
+    held_[step][trainer] = {factor, std::move(what)};
+  ValueMap own;
+  for (const auto& [name, t] : state)
+    if (name.find('.') == std::string::npos) own[name] = internal::unpack(state, name);
+  load(std::move(own));
+  entry_.write(state_.staleness());
+  bell_->ring();
+}
 
 // ---- who is there
 
@@ -227,6 +267,11 @@ void ServerBase::apply(std::vector<Contribution> contributions, double delay) {
 
 void ServerBase::set_policy(ServerPolicy policy) {
   for (const auto& closing : state_.set_policy(policy)) apply(contributions_of(closing), closing.delay);
+  use_policy(policy);
+  close_steps();
+}
+
+void ServerBase::use_policy(const ServerPolicy& policy) {
   // SlowMo (Wang et al. 2020): momentum over the averages, which are steps along the mean difference.
   if (policy.kind != ServerPolicy::Kind::local)
     averager_.reset();
@@ -234,7 +279,6 @@ void ServerBase::set_policy(ServerPolicy policy) {
     averager_ = averager(policy);
   else
     averager_->set_lr(policy.slow_rate);
-  close_steps();
 }
 
 void ServerBase::set_options(std::map<std::string, Value> changed) {

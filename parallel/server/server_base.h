@@ -11,6 +11,7 @@
 #include "actors/actor.h"
 #include "actors/cell/methods.h"
 #include "core/codec/codec.h"
+#include "core/graph/stateful.h"
 #include "optim/optimizer.h"
 #include "parallel/server/compression/compression.h"
 #include "parallel/server/consistency/consistency.h"
@@ -63,8 +64,11 @@ void check_context_push(const VersionStamp& stamp, const std::string& what, cons
 
 /// Base of the actors that hold parameters for trainers. Where an update needs several gradients, they are
 /// kept and added up in the order of the trainers' names: the same bits whoever comes first.
-class ServerBase : public Actor {
+class ServerBase : public Actor, public Stateful {
  public:
+  /// All that it has, for checkpoints; the same trainers have to be there as then.
+  StateDict state() const final;
+  void load_state(const StateDict& state) final;
   /// `worker`: where the trainer lives; with that it is lost. `invalid`, naming who has it, if the name is
   /// taken; what the second trainer asks for after that is `invalid`, too.
   void join(TrainerId trainer, WorkerId worker);
@@ -86,6 +90,9 @@ class ServerBase : public Actor {
     Tensors what;
   };
   virtual void update(optim::Optimizer& optimizer, const std::vector<Contribution>& contributions) = 0;
+  /// What a kind of server has besides; tensors are lazy copies.
+  virtual ValueMap saved() const = 0;
+  virtual void load(ValueMap saved) = 0;
   /// A trainer has left, or was lost.
   virtual void gone(const std::string& /*trainer*/) {}
 
@@ -105,6 +112,7 @@ class ServerBase : public Actor {
   void check_same(const TrainerId& trainer) const;
   void notice_losses();
   std::string awaited() const;  // who has to do something before values change
+  void use_policy(const ServerPolicy& policy);
   void close_steps();
   void apply(std::vector<Contribution> contributions, double delay);
   std::vector<Contribution> contributions_of(const Consistency::Closing& closing);

@@ -6,6 +6,7 @@
 
 #include "autograd/distributed/context.h"
 #include "core/base/generator.h"
+#include "core/codec/codec.h"
 #include "core/tensor/creation.h"
 #include "ops/inplace.h"
 #include "ops/view.h"
@@ -61,6 +62,35 @@ Tensor Table::here(const Tensor& ids) const {
     out.data<int64_t>()[k] = at;
   }
   return out;
+}
+
+// ---- checkpoints
+
+ValueMap Table::saved() const {
+  ValueMap out{{"rows", table_}, {"steps", steps_.saved()}, {"averages", averages_.saved()}};
+  if (!previous_at_.empty()) out["previous"] = ValueList{previous_.ids, previous_.values};
+  return out;
+}
+
+void Table::load(ValueMap saved) {
+  auto rows = internal::from_value<Tensor>(std::move(saved.at("rows")));
+  if (rows.shape() != table_.shape() || rows.dtype() != table_.dtype())
+    throw_invalid("[table] the checkpoint has rows " + rows.summary() + "; here they are " +
+                  table_.summary());
+  steps_.load(std::move(saved.at("steps")), table_.shape());
+  averages_.load(std::move(saved.at("averages")), table_.shape());
+  table_ = std::move(rows);
+  previous_ = {}, previous_at_.clear();
+  if (const auto at = saved.find("previous"); at != saved.end()) {
+    auto [ids, values] = internal::from_value<std::pair<Tensor, Tensor>>(std::move(at->second));
+    set_previous({std::move(ids), std::move(values)});
+  }
+  recorded_.clear();
+}
+
+void Table::set_previous(Rows previous) {
+  previous_ = std::move(previous);
+  for (int64_t k = 0; k < previous_.ids.numel(); ++k) previous_at_[previous_.ids.data<int64_t>()[k]] = k;
 }
 
 // ---- reading
@@ -179,10 +209,8 @@ Table::Rows Table::sum(const std::vector<Contribution>& contributions, int64_t w
 void Table::update(optim::Optimizer& optimizer, const std::vector<Contribution>& contributions) {
   const Rows rows = sum(contributions, shard_.width);
   previous_at_.clear();
-  if (consistency().policy().kind == ServerPolicy::Kind::delayed) {
-    previous_ = {rows.ids, rows_of(table_, rows.ids)};
-    for (int64_t k = 0; k < rows.ids.numel(); ++k) previous_at_[rows.ids.data<int64_t>()[k]] = k;
-  }
+  if (consistency().policy().kind == ServerPolicy::Kind::delayed)
+    set_previous({rows.ids, rows_of(table_, rows.ids)});
   if (rows.ids.numel() > 0)
     (averaging() ? averages_ : steps_).step(table_, rows.ids, rows.values, optimizer.options_map(0));
 }

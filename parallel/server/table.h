@@ -65,7 +65,10 @@ class Table final : public ServerBase {
   struct Rows {
     Tensor ids, values;  // ids: of this shard, from 0
   };
+  ValueMap saved() const override;
+  void load(ValueMap saved) override;
   void update(optim::Optimizer& optimizer, const std::vector<Contribution>& contributions) override;
+  void set_previous(Rows previous);
   void gone(const std::string& trainer) override { recorded_.erase(trainer); }
   Tensor here(const Tensor& ids) const;
   Tensor values(const Tensor& ids, bool previous) const;

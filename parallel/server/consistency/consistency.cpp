@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/base/error.h"
+#include "core/codec/plain_struct.h"
 
 namespace troupe::parallel {
 
@@ -21,6 +22,53 @@ void check_trainers(int64_t expected) {
 Consistency::Consistency(ServerPolicy policy, int64_t expected) : policy_(policy), expected_(expected) {
   check_trainers(expected);
   policy_ = ServerPolicy::parse(policy.str());  // made by hand, it may have any numbers
+}
+
+// ---- checkpoints
+
+namespace {
+
+struct SavedTrainer {
+  int64_t step = 0;
+  std::optional<VersionStamp> reading;
+  bool missed = false;
+  std::optional<double> weight;
+};
+struct SavedHeld {
+  double weight = 0;
+  std::vector<int64_t> versions;
+};
+struct SavedConsistency {
+  std::string policy;
+  int64_t joined = 0, open = 0, version = 0, first_delayed = 0;
+  std::map<std::string, SavedTrainer> trainers;
+  std::map<int64_t, SavedHeld> held;
+  StalenessStatistics staleness;
+};
+
+}  // namespace
+
+Value Consistency::saved() const {
+  SavedConsistency out{policy_.str(), joined_, open_, version_, first_delayed_, {}, {}, staleness_};
+  for (const auto& [name, t] : trainers_) out.trainers[name] = {t.step, t.reading, t.missed, t.weight};
+  for (const auto& [step, held] : held_) out.held[step] = {held.weight, held.versions};
+  return internal::to_value(std::move(out));
+}
+
+void Consistency::load(Value saved) {
+  auto from = internal::from_value<SavedConsistency>(std::move(saved));
+  std::vector<std::string> then;
+  for (const auto& [name, t] : from.trainers) then.push_back(name);
+  if (then != trainers())
+    throw_invalid(fmt::format("[server] the trainers are {}; in the checkpoint they are {}",
+                              trainers_.empty() ? "none" : fmt::format("{}", fmt::join(trainers(), ", ")),
+                              then.empty() ? "none" : fmt::format("{}", fmt::join(then, ", "))));
+  policy_ = ServerPolicy::parse(from.policy);
+  joined_ = from.joined, open_ = from.open, version_ = from.version, first_delayed_ = from.first_delayed;
+  for (auto& [name, t] : from.trainers) trainers_[name] = {t.step, t.reading, t.missed, t.weight};
+  held_.clear();
+  for (auto& [step, held] : from.held) held_[step] = {held.weight, std::move(held.versions)};
+  staleness_ = std::move(from.staleness);
 }
 
 // ---- who is there

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/value/value.h"
 #include "parallel/server/consistency/server_policy.h"
 
 namespace troupe::parallel {
@@ -95,6 +96,12 @@ class Consistency {
   const StalenessStatistics& staleness() const { return staleness_; }
   /// Who is waited for: those that have not pushed the open step.
   std::vector<std::string> missing() const;
+
+  // ---- checkpoints
+  /// All of it, for load().
+  Value saved() const;
+  /// `invalid`, with nothing changed, unless the same trainers are there as then.
+  void load(Value saved);
 
  private:
   struct Trainer {
