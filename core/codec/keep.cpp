@@ -48,29 +48,26 @@ class Packer {
       refuse("holds a " + v.describe() + ", which is made anew and not saved");
     }
   }
-  void finish() {
-    Tensor all = empty({static_cast<int64_t>(bytes_.size())}, uint8);
-    copy_in(all, bytes_.data(), bytes_.size());
-    to_[name_] = std::move(all);
-  }
+  void finish() { to_[name_] = tensor(bytes_); }
 
  private:
   [[noreturn]] void refuse(const std::string& why) { throw_invalid("[keep] \"" + name_ + "\" " + why); }
-  static void copy_in(const Tensor& t, const void* from, size_t n) {
-    if (n > 0) std::memcpy(t.data<uint8_t>(), from, n);
-  }
   void kind(PackedKind k) { number(static_cast<uint8_t>(k)); }
   template <class T>
   void number(T x) {
-    bytes_.append(reinterpret_cast<const char*>(&x), sizeof x);
+    append(&x, sizeof x);
   }
   void run(const void* from, size_t n) {
     number(static_cast<uint64_t>(n));
-    bytes_.append(static_cast<const char*>(from), n);
+    append(from, n);
+  }
+  void append(const void* from, size_t n) {
+    const auto* first = static_cast<const uint8_t*>(from);
+    bytes_.insert(bytes_.end(), first, first + n);
   }
   StateDict& to_;
   const std::string& name_;
-  std::string bytes_;
+  std::vector<uint8_t> bytes_;
   uint64_t tensors_ = 0;
 };
 
@@ -81,9 +78,9 @@ class Unpacker {
     if (t.dtype() != uint8 || t.dim() != 1)
       throw_invalid("[keep] \"" + name + "\" is " + t.summary() +
                     ", expected uint8 [n]: another thing was kept");
-    bytes_ = t.data_on(cpu).contiguous_data();
-    at_ = bytes_.numel() == 0 ? nullptr : reinterpret_cast<const char*>(bytes_.data<uint8_t>());
-    end_ = at_ + bytes_.numel();
+    bytes_ = t.data_on(cpu).to_vector<uint8_t>();
+    at_ = reinterpret_cast<const char*>(bytes_.data());
+    end_ = at_ + bytes_.size();
   }
   Value value(int depth = 0) {
     if (depth > kDeepest) refuse();
@@ -155,7 +152,7 @@ class Unpacker {
   }
   const StateDict& from_;
   const std::string& name_;
-  Tensor bytes_;
+  std::vector<uint8_t> bytes_;
   const char *at_ = nullptr, *end_ = nullptr;
 };
 

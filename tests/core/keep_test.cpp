@@ -43,7 +43,7 @@ TEST_CASE("what is kept comes back exactly") {
   const StateDict state = keep.state();
   CHECK(state.at("pole.0").shape() == Shape{2});
   const uint64_t next = random.next();
-  pole.push.data<float>()[0] = 9;  // unannounced: small ones are copies
+  write_data<float>(pole.push, "test")[0] = 9;
   pole = {}, rewards.clear(), counts.clear(), name.reset(), on = false, odds = ones({3});
   write_data<float>(parameter, "test")[0] = 5;
   const Tensor handle = parameter;
