@@ -11,6 +11,7 @@
 #include "core/base/log.h"
 #include "core/base/thread.h"
 #include "data/checkpoint_files.h"
+#include "net/rendezvous.h"
 #include "ops/environment.h"
 #include "troupe/build_id.h"
 #include "troupe/committer.h"
@@ -268,6 +269,7 @@ void Job::Parts::perform(const Committer::Actions& actions) {
         write();
         break;
       case Action::announce:
+        internal::net::say_committed();
         try {
           folder_->prune(static_cast<int>(options_.keep));
         } catch (const Error& e) {
