@@ -71,9 +71,10 @@ int main(int argc, char** argv) {
   auto& lr = flags.number("--lr", 3e-3, "of the towers' Adam", {0, 100});
   auto& seed = flags.seed("of what is shown");
   auto& picture = flags.picture("--chart", "recommender.svg", "picture of loss and test AUC (SVG)");
+  auto& saved = flags.checkpoints();
   if (auto code = flags.reaches("test loss <= 0.5").reaches("AUC >= 0.82").parse(argc, argv)) return *code;
 
-  return launch([&](Cluster& cluster) {
+  const auto train = [&](Cluster& cluster) {
     flags.check_outputs();
     const auto workers = cluster.workers();
     const size_t n = workers.size();  // the servers are the last two, unless there are fewer than 7
@@ -101,7 +102,9 @@ int main(int argc, char** argv) {
     const auto [test, test_clicked, hidden] = show(4000, random);
     Tensor odds;
     tools::Training training(picture, "Wide and deep", steps, {.measure = "test AUC"});
-    for (int64_t step = 1; step <= steps; ++step) {
+    Keep keep("random", random, "odds", odds);
+    Job job(cluster);
+    for (const int64_t step : job.steps(steps)) {
       autograd::Context context(cluster);
       std::vector<Future<StepResult>> passes;
       for (Pipeline& tower : towers) {
@@ -113,7 +116,7 @@ int main(int argc, char** argv) {
       for (const auto& bottom : bottoms) pushed.push_back(bottom.call<&Bottom::push>(batch));
       all(pushed).get(), optimizer.step(context);
       training.step((results[0].loss + results[1].loss) / 2, 2 * batch);
-      if (step % 25 != 0 && step != steps) continue;
+      if ((step + 1) % 25 != 0 && step + 1 != steps) continue;
       Tensors parts;
       for (const Value& part : towers[0].forward(Value(test))) parts.push_back(*part.get_if<Tensor>());
       odds = cat(parts, 0);
@@ -123,5 +126,6 @@ int main(int argc, char** argv) {
     const double least = binary_cross_entropy_with_logits(hidden, test_clicked).item();
     training.finish("test loss %.6f (of the hidden odds %.4f), AUC %.4f (%.4f)", reached, least,
                     training.measured(), area_under_curve(hidden, test_clicked));
-  });
+  };
+  return launch(train, {.checkpoints = saved});
 }

@@ -7,10 +7,9 @@
 
 namespace troupe::internal {
 
-using enum Committer::Action;
-
 // A checkpoint that is not made: training goes on, unless that has become a habit, or never went well.
 Committer::Actions Committer::missed(Actions before) {
+  using enum Action;
   ++misses_;
   before.push_back(miss);
   if (commits_ == 0 || misses_ >= kMostMisses) {
@@ -24,6 +23,7 @@ Committer::Actions Committer::missed(Actions before) {
 
 // Nothing is being made any more.
 Committer::Actions Committer::go_on(Actions before) {
+  using enum Action;
   state_ = State::idle;
   if (!std::exchange(ending_, false)) return before;
   last_ = true;
@@ -33,6 +33,7 @@ Committer::Actions Committer::go_on(Actions before) {
 }
 
 Committer::Actions Committer::on(Event event) {
+  using enum Action;
   switch (state_) {
     case State::idle:
       if (event == Event::worker_lost) return {};  // the next call says so

@@ -33,7 +33,7 @@ constexpr int kPausePerCost = 30;
 
 Duration monotonic() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
-std::string joined(const std::vector<std::string>& all) {
+std::string comma_list(const std::vector<std::string>& all) {
   std::string out;
   for (const std::string& one : all) out += (out.empty() ? "" : ", ") + one;
   return out;
@@ -204,7 +204,7 @@ void Job::Parts::load(int64_t step) {
     if (!wanted.empty()) {
       std::vector<std::string> missing;
       for (const auto& [path, worker] : wanted) missing.push_back(path);
-      throw_invalid("[checkpoint] it has " + joined(missing) + ", which this program has not made");
+      throw_invalid("[checkpoint] it has " + comma_list(missing) + ", which this program has not made");
     }
     internal::load_driver({checkpoint.tensors(std::string(kDriver) + ".", true),
                            checkpoint.tensors(std::string(kDriver) + ".", false)});
@@ -329,7 +329,7 @@ void Job::Parts::take_snapshots() {
         if (!layout_->contains(path)) changes.push_back(path + " has come");
       for (const auto& [path, worker] : *layout_)
         if (!layout.contains(path)) changes.push_back(path + " has gone");
-      throw_invalid("[job] since the loop began " + joined(changes) +
+      throw_invalid("[job] since the loop began " + comma_list(changes) +
                     "; a checkpoint has the actors that were there when it began, and they stay");
     }
     OwnedState driver;
