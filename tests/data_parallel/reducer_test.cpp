@@ -46,7 +46,7 @@ struct Model {
 struct Member : Actor {
   void join(Group group, int64_t first, int64_t others) {
     const ReducerOptions options{.buckets = {static_cast<size_t>(first), static_cast<size_t>(others)}};
-    reducer.emplace(group, model.all(), options);
+    reducer = GradientReducer(group, model.all(), options);  // while there is one, it is refused
   }
   Task<double> backward(Tensor x, Tensor y, bool some) {
     Tensor loss;
