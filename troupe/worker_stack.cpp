@@ -38,16 +38,19 @@ std::shared_ptr<internal::rref::RefTable> install_layers(internal::actors::Worke
 std::string address_in_memory(const std::string& name) { return "sim:" + name; }
 
 // Connections for the turns of devices, which have a thread of their own.
-void connect_devices(internal::actors::Worker& worker, const std::string& token, const std::string& job) {
-  internal::collective::GroupEngine::of(worker).devices().set_transport(
-      [&worker, token, job](internal::net::Events& events) {
-        internal::net::SocketLimits limits;
-        limits.ring_bytes = limits.arena_bytes = 0;
-        limits.polling = Duration::zero();
-        limits.callers_read = false;
-        return internal::net::make_socket_transport(
-            {{worker.id(), worker.name()}, token, limits, nullptr, job}, events);
-      });
+void connect_devices(internal::actors::Worker& worker, const std::string& token, const std::string& job,
+                     Encryption encryption) {
+  auto& devices = internal::collective::GroupEngine::of(worker).devices();
+  if (encryption != Encryption::off)
+    return devices.stay_out("links are encrypted, and those of NCCL are not");
+  devices.set_transport([&worker, token, job](internal::net::Events& events) {
+    internal::net::SocketLimits limits;
+    limits.ring_bytes = limits.arena_bytes = 0;
+    limits.polling = Duration::zero();
+    limits.callers_read = false;
+    return internal::net::make_socket_transport({{worker.id(), worker.name()}, token, limits, nullptr, job},
+                                                events);
+  });
 }
 
 }  // namespace
@@ -59,7 +62,7 @@ void WorkerStack::use_memory(internal::net::Network& network, const std::string&
   const std::string& name = worker_.name();
   worker_.set_transport(
       network.make_transport(name, {.self = {worker_.id(), name}, .token = token, .limits = {}}, worker_));
-  connect_devices(worker_, token, "");
+  connect_devices(worker_, token, "", Encryption::off);
   listen(address_in_memory(name));
 }
 
@@ -73,7 +76,7 @@ void WorkerStack::use_sockets(const std::string& token, const internal::net::Soc
   count();
   worker_.set_transport(internal::net::make_socket_transport(
       {{worker_.id(), worker_.name()}, token, limits, processes, job, encryption}, worker_));
-  connect_devices(worker_, token, job);
+  connect_devices(worker_, token, job, encryption);
 }
 
 void WorkerStack::use_launched(const LaunchEnvironment& environment, const std::string& token,

@@ -59,6 +59,7 @@ DeviceOperations::DeviceOperations(actors::Worker& worker)
 DeviceOperations::~DeviceOperations() { stop(); }
 
 void DeviceOperations::set_transport(MakeTransport make) { make_transport_ = std::move(make); }
+void DeviceOperations::stay_out(std::string why) { why_out_ = std::move(why); }
 
 void DeviceOperations::stop() {
   std::map<uint32_t, std::unique_ptr<OwnDevice>> devices;
@@ -222,7 +223,7 @@ DevicePlace DeviceOperations::place_of(Device device, std::string& why) {
   }
   const Lock lock(mutex_);
   if (stopped_ || !make_transport_) {
-    why = "worker " + worker_.name() + " takes no turns";
+    why = stopped_ ? "the worker has stopped" : why_out_;
     return {};
   }
   if (const auto hosts = hosts_of(worker_); !hosts.empty()) set_library_host(*hosts.begin());

@@ -42,6 +42,8 @@ class DeviceOperations final : public net::Events {
   ~DeviceOperations() override;
   /// With the worker's secret. Without it no device takes part.
   void set_transport(MakeTransport make);
+  /// Instead: why none does.
+  void stay_out(std::string why);
   /// Where others connect to.
   std::vector<std::string> addresses();
 
@@ -102,6 +104,7 @@ class DeviceOperations final : public net::Events {
   actors::Members peers_;  // with the addresses of their turns
   actors::Links links_;
   MakeTransport make_transport_;
+  std::string why_out_ = "the worker has no connections for turns";
   mutable Mutex mutex_;
   bool stopped_ TROUPE_GUARDED_BY(mutex_) = false;
   std::map<uint32_t, std::unique_ptr<OwnDevice>> devices_ TROUPE_GUARDED_BY(mutex_);
