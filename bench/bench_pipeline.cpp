@@ -36,7 +36,7 @@ struct Stage : nn::ModuleActor<Blocks> {
 
 constexpr int kBlocks = 6, kWorkers = 2;
 
-struct Job {
+struct PipelineTimes {
   Cluster& cluster;
   const bench::Bench& bench;
 
@@ -103,16 +103,17 @@ int main(int argc, char** argv) {
     if (names.size() < 3)
       throw_invalid("[bench] bench_pipeline needs 3 workers, got " + std::to_string(names.size()));
     if (!LaunchEnvironment::read()) bench.set_placement("in-process");
-    const Job job{cluster, bench};
+    const PipelineTimes times{cluster, bench};
     Generator random(0);
     const Tensor x = randn({32, kContext, kWidth}, random);
-    const double one = job.in_one_process(x, 15);
-    for (const int m : {1, 4, 8, 32}) job.as_pipeline("pipeline_step_us", "1f1b", 1, x, m, 15, one);
-    for (const int m : {4, 8}) job.as_pipeline("pipeline_step_us", "interleaved", 3, x, m, 15, one);
-    for (const int m : {4, 8, 32}) job.as_pipeline("pipeline_zero_bubble_step_us", "zb-h1", 1, x, m, 15, one);
-    const Tensor large = randn({256, kContext, kWidth}, random);
-    const double one_large = job.in_one_process(large, 7);
+    const double one = times.in_one_process(x, 15);
+    for (const int m : {1, 4, 8, 32}) times.as_pipeline("pipeline_step_us", "1f1b", 1, x, m, 15, one);
+    for (const int m : {4, 8}) times.as_pipeline("pipeline_step_us", "interleaved", 3, x, m, 15, one);
     for (const int m : {4, 8, 32})
-      job.as_pipeline("pipeline_large_step_us", "1f1b", 1, large, m, 7, one_large);
+      times.as_pipeline("pipeline_zero_bubble_step_us", "zb-h1", 1, x, m, 15, one);
+    const Tensor large = randn({256, kContext, kWidth}, random);
+    const double one_large = times.in_one_process(large, 7);
+    for (const int m : {4, 8, 32})
+      times.as_pipeline("pipeline_large_step_us", "1f1b", 1, large, m, 7, one_large);
   });
 }
