@@ -29,7 +29,7 @@ Tensor stored(const std::vector<RRef<Stage>>& s, const Tensor& x) {
   return e.get();
 }
 
-struct Job {
+struct ChainTimes {
   Cluster& cluster;
   const bench::Bench& bench;
   const std::vector<RRef<Stage>>& stages;
@@ -74,10 +74,10 @@ int main(int argc, char** argv) {
     std::vector<RRef<Stage>> stages;
     for (int i = 0; i < kStages; ++i)
       stages.push_back(cluster.spawn<Stage>(names[static_cast<size_t>(1 + i)], 1 + 0.1 * i));
-    const Job job{cluster, bench, stages};
-    job.run(64, 400);               // 256 B
-    job.run(16 << 10, 300);         // 64 KiB
-    job.run(256 << 10, 100);        // 1 MiB
-    job.run(int64_t{4} << 20, 20);  // 16 MiB
+    const ChainTimes times{cluster, bench, stages};
+    times.run(64, 400);               // 256 B
+    times.run(16 << 10, 300);         // 64 KiB
+    times.run(256 << 10, 100);        // 1 MiB
+    times.run(int64_t{4} << 20, 20);  // 16 MiB
   });
 }
