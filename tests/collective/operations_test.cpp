@@ -48,16 +48,16 @@ void plan(RankWorld& world, uint64_t groups, size_t workers, size_t jobs) {
     std::vector<size_t> where;
     for (size_t i = 0, n = 2 + random.below(workers + 1); i < n; ++i) where.push_back(random.below(workers));
     world.add_group(g, where);
-    std::vector<Job> all;
+    std::vector<RankCall> all;
     for (size_t j = 0; j < jobs; ++j) {
       const OperationTag tag = random.below(3) ? OperationTag("t" + std::to_string(random.below(4)))
                                                : OperationTag("single " + std::to_string(j), true);
       all.push_back({g, tag, random_signature(random, where.size()), ++number});
     }
     for (size_t r = 0; r < where.size(); ++r) {
-      std::map<std::string, std::deque<Job>> by_tag;
-      for (const Job& j : all) by_tag[j.tag.name].push_back(j);
-      std::vector<Job>& own = world.rank(g, r).jobs;
+      std::map<std::string, std::deque<RankCall>> by_tag;
+      for (const RankCall& j : all) by_tag[j.tag.name].push_back(j);
+      std::vector<RankCall>& own = world.rank(g, r).jobs;
       while (!by_tag.empty()) {
         const auto tag = std::next(by_tag.begin(), static_cast<ptrdiff_t>(random.below(by_tag.size())));
         own.push_back(tag->second.front());

@@ -39,7 +39,7 @@ inline float number(uint64_t job, size_t rank, size_t i) {
 }
 
 // An operation that a group is to do.
-struct Job {
+struct RankCall {
   uint64_t group;
   OperationTag tag;
   Signature signature;
@@ -47,10 +47,10 @@ struct Job {
 };
 struct Rank {
   size_t worker;
-  std::vector<Job> jobs;  // that it has not called yet, in its own order
+  std::vector<RankCall> jobs;  // that it has not called yet, in its own order
 };
 struct Called {
-  Job job;
+  RankCall job;
   Numbers work;
   int ended = 0;
   std::optional<Error> error;
@@ -83,7 +83,7 @@ class RankWorld {
 
   void call(uint64_t group, size_t r) {
     Rank& rank = ranks_.at({group, r});
-    const Job job = rank.jobs.back();
+    const RankCall job = rank.jobs.back();
     rank.jobs.pop_back();
     Operations::Out out;
     const Problem& p = job.signature.problem;
@@ -220,7 +220,7 @@ class RankWorld {
   }
 
  private:
-  static float expected(const Job& job, size_t i) {
+  static float expected(const RankCall& job, size_t i) {
     const Problem& p = job.signature.problem;
     if (!p.adds()) return number(job.number, 0, i);
     float sum = 0;

@@ -19,8 +19,8 @@ void say(const std::string& line) {
 }
 
 // Hidden layer on the second worker, output on the third, which the hidden layer calls by itself.
-struct Job {
-  explicit Job(Cluster& c) : cluster(c), names(c.workers()) {
+struct Training {
+  explicit Training(Cluster& c) : cluster(c), names(c.workers()) {
     Generator random(1);
     auto uniform = [&](Shape shape) {
       std::vector<double> values(static_cast<size_t>(shape.numel()));
@@ -67,7 +67,7 @@ void say_counters(Cluster& cluster, int64_t step) {
   }
 }
 
-void run_steps(Job& job, int64_t steps) {
+void run_steps(Training& job, int64_t steps) {
   for (int64_t i = 1; i <= steps; ++i) {
     job.step();
     if (i != 1 && i != steps / 5 && i != steps) continue;
@@ -79,7 +79,7 @@ void run_steps(Job& job, int64_t steps) {
 }
 
 // Trains until the end of a worker shows; says how long after the signal that was.
-void lose(Job& job, const std::string& victim, const std::string& during, int number) {
+void lose(Training& job, const std::string& victim, const std::string& during, int number) {
   const auto pid = static_cast<pid_t>(job.pids.at(victim));
   std::atomic<std::chrono::steady_clock::rep> sent{0};
   auto send = [&] {
@@ -119,7 +119,7 @@ int main(int argc, char** argv) {
       .add("--during", during, "when it gets it", {"training", "call"});
   if (auto code = flags.parse(argc, argv)) return *code;
   return launch(hosting<Stage>(), [&](Cluster& cluster) {
-    Job job(cluster);
+    Training job(cluster);
     job.step();
     std::string names;
     for (const auto& name : job.names) names += " " + name;
