@@ -48,7 +48,7 @@ class Packer {
       refuse("holds a " + v.describe() + ", which is made anew and not saved");
     }
   }
-  void finish() { to_[name_] = tensor(bytes_); }
+  void finish() { to_[name_] = tensor(bytes_, uint8); }
 
  private:
   [[noreturn]] void refuse(const std::string& why) { throw_invalid("[keep] \"" + name_ + "\" " + why); }
