@@ -107,12 +107,12 @@ constexpr size_t kMessages = 5, kBytes = 3000;
 
 // Messages from w1 to w2 by a wire, and an answer.
 struct Meeting {
-  explicit Meeting(Wire::Meddle meddle) {
+  explicit Meeting(Wire::Meddle meddle, const SocketLimits& limits = hasty()) {
     server_events.handler = [](Connection& c, Message& m) {
       if (m.header[0] == kMessages) c.send(message(100, kBytes));
     };
-    server = transport(server_events, "w2", hasty(), kToken, Encryption::always);
-    client = transport(client_events, "w1", hasty(), kToken, Encryption::always);
+    server = transport(server_events, "w2", limits, kToken, Encryption::always);
+    client = transport(client_events, "w1", limits, kToken, Encryption::always);
     listener = server->listen(kLoopback);
     wire = std::make_unique<Wire>(listener->address(), std::move(meddle));
     const auto connecting = client->connect(wire->address());
@@ -156,7 +156,9 @@ struct Lengths {
 };
 Lengths lengths() {
   Lengths found{};
-  Meeting honest(lets_pass);
+  SocketLimits patient;  // no heartbeat is counted
+  patient.handshake = patient.connect = patient.heartbeat = kForever, patient.dead_after = 2 * kForever;
+  Meeting honest(lets_pass, patient);
   REQUIRE(honest.failed == "");
   REQUIRE(honest.answered());
   for (const Way way : {there, back}) found.all[way] = honest.wire->passed(way).size();
@@ -191,7 +193,7 @@ TEST_CASE("a link that is cut anywhere ends on both sides, in a handshake or in 
         return goes != way || before + bytes.size() < at;
       });
       if (cut.link) {
-        CHECK_FALSE(cut.answered());
+        REQUIRE_FALSE(cut.answered());
         CHECK(cut.client_events.closed[0].kind() == ErrorKind::disconnected);
         CHECK(cut.client_events.closed[0].worker() == "w2");
       } else {
@@ -229,7 +231,7 @@ TEST_CASE("an altered record ends the link on both sides, which say so") {
       return true;
     });
     REQUIRE(altered.link);
-    CHECK_FALSE(altered.answered());
+    REQUIRE_FALSE(altered.answered());
     altered.server_events.wait_closed(1);
     CHECK_THAT(altered.server_events.closed[0].message(), Contains("the connection to worker w1 (tcp:") &&
                                                               Contains("somebody on the way has altered it"));
