@@ -21,7 +21,7 @@ struct Net : nn::ModuleActor<Layers> {
 
 int main(int argc, char** argv) {
   tools::Flags flags("data_parallel", "Trains a digit classifier on replicas, one on each worker.");
-  auto& epochs = flags.whole("--epochs", 5, "passes over the training set", {1, 1e6});
+  auto& epochs = flags.whole("--epochs", 8, "passes over the training set", {1, 1e6});
   auto& batch = flags.whole("--batch", 64, "samples per step, of all replicas together", {1, 1e6});
   auto& lr = flags.number("--lr", 1e-3, "learning rate of Adam", {0, 100});
   auto& seed = flags.seed("of order and drawn digits");

@@ -108,11 +108,12 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   }
   void give_up(uint64_t call);
 
-  void set_accumulating(uint64_t context, bool on) {
+  void set_accumulating(uint64_t context, bool on, double weight = 1) {
     const Lock lock(mutex_);
+    auto& now = accumulating_[context];
     if (on)
-      ++accumulating_[context];
-    else if (--accumulating_[context] == 0)
+      ++now.scopes, now.weight = weight;
+    else if (--now.scopes == 0)
       accumulating_.erase(context);
   }
   bool accumulates(uint64_t context) const {
@@ -136,6 +137,10 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
     PassPlan plan;
     std::vector<bool> begun;  // by bucket
   };
+  struct Accumulating {
+    int scopes = 0;
+    double weight = 1;  // of the gradients of passes that are none of backward() or reduce()
+  };
   const ReducerNames::Use use_;
 
  public:
@@ -153,7 +158,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   Tensors unreduced_ TROUPE_GUARDED_BY(mutex_);
   uint64_t last_call_ TROUPE_GUARDED_BY(mutex_) = 0;
   std::map<uint64_t, Call> calls_ TROUPE_GUARDED_BY(mutex_);
-  std::map<uint64_t, int> accumulating_ TROUPE_GUARDED_BY(mutex_);                       // by context
+  std::map<uint64_t, Accumulating> accumulating_ TROUPE_GUARDED_BY(mutex_);              // by context
   std::map<uint64_t, std::shared_ptr<Reduction>> reductions_ TROUPE_GUARDED_BY(mutex_);  // by pass
 };
 
@@ -329,13 +334,14 @@ Future<void> GradientReducer::State::told(size_t index,
     const auto known = calls_.find(call);
     if (known != calls_.end() && !is_new)
       throw_error(ErrorKind::failed, std::string(kPrefix) + "a pass came by a parameter before it began");
-    if (is_new)
-      at = std::make_shared<Reduction>(shared_from_this(), pass,
-                                       known != calls_.end()
-                                           ? known->second.plan
-                                           : PassPlan{.reduces = !accumulating_.contains(pass->context()),
-                                                      .tag = fmt::format("{}/pass {}", name(), number)},
-                                       known != calls_.end() ? call : 0);
+    if (is_new && known != calls_.end()) {
+      at = std::make_shared<Reduction>(shared_from_this(), pass, known->second.plan, call);
+    } else if (is_new) {
+      PassPlan plan{.tag = fmt::format("{}/pass {}", name(), number)};
+      if (const auto now = accumulating_.find(pass->context()); now != accumulating_.end())
+        plan.reduces = false, plan.own = now->second.weight;
+      at = std::make_shared<Reduction>(shared_from_this(), pass, std::move(plan), 0);
+    }
     reduction = at;
   }
   Future<void> end;
@@ -378,12 +384,12 @@ Tensor GradientReducer::anchor() const { return state_->anchor; }
 
 void GradientReducer::set_accumulating(bool on) const { state_->set_accumulating(frame().context, on); }
 
-Accumulation GradientReducer::accumulate() const {
+Accumulation GradientReducer::accumulate(double weight) const {
   const uint64_t context = frame().context;
   if (!context)
     throw_invalid(std::string(kPrefix) +
                   "accumulate() is for the passes of a context, and no autograd::Context is active here");
-  state_->set_accumulating(context, true);
+  state_->set_accumulating(context, true, weight);
   return Accumulation([state = state_, context] { state->set_accumulating(context, false); });
 }
 

@@ -64,7 +64,9 @@ class GradientReducer {
 
   /// Passes of the current context that begin while it is alive cost no message. The next one after it sums
   /// their gradients as well: then they are those of the mean over the rows of all passes.
-  Accumulation accumulate() const;
+  ///
+  /// `weight`: how many rows a pass counts for that is none of backward() or reduce(), of whose mean it is.
+  Accumulation accumulate(double weight = 1) const;
 
   /// The same on all members, and that of no other reducer, before or after.
   std::string name() const;

@@ -321,6 +321,7 @@ Task<void> Runner::backward(Running& run, Done& done) {
   order.grads = output_gradients(to.links, run.arrivals.take(false, stage, m));
   order.weight = run.order.weights.at(static_cast<size_t>(m));
   order.whole = whole;
+  order.replicas = to.replicas, order.total = run.order.total;
   done.begin = now();
   auto grads = co_await kBackward.ask(to.actor, std::move(order));
   done.end = now();

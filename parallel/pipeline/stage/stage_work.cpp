@@ -203,6 +203,11 @@ Tensors first_part(const WorkId& id, Live& live, std::unique_ptr<autograd::Split
   return out;
 }
 
+const GradientReducer& replica_of(const std::string& key) {
+  if (const GradientReducer* const found = reducer_of(key)) return *found;
+  throw_invalid("[pipeline] the pipeline that made this actor one of several replicas has gone");
+}
+
 Task<Tensors> input_gradients(BackwardOrder order) {
   Live& live = live_of(order.id);
   if (live.rest)
@@ -245,6 +250,8 @@ Task<Tensors> input_gradients(BackwardOrder order) {
   // The stage asks other actors: a pass of the context goes there, and cannot be put off in parts.
   Live whole = std::move(live);
   live = {};
+  std::optional<Accumulation> later;  // the replicas sum what the pass leaves when the step commits
+  if (!order.replicas.empty()) later.emplace(replica_of(order.replicas).accumulate(order.total));
   co_await autograd::context_backward(roots, grads);
   Tensors out;
   for (const Tensor& t : whole.inputs)
@@ -292,10 +299,8 @@ Task<void> commit(Actor& actor, CommitOrder order) {
     if (order.sums.at(i).defined()) sums.replace(parameter_of(actor, order.names[i]), order.sums[i]);
   end(order.id, true);
   if (!order.replicas.empty()) {
-    const GradientReducer* const reducer = reducer_of(order.replicas);
-    if (!reducer)
-      throw_invalid("[pipeline] the pipeline that made this actor one of several replicas has gone");
-    const auto reducing = reducer->reduce(std::move(sums.leaves), std::move(sums.grads), order.weight);
+    const auto reducing =
+        replica_of(order.replicas).reduce(std::move(sums.leaves), std::move(sums.grads), order.weight);
     co_return co_await reducing;
   }
   if (!sums.leaves.empty()) co_await autograd::context_backward(sums.leaves, sums.grads);

@@ -33,8 +33,10 @@ struct BackwardOrder {
   WorkId id;
   /// Of the floating tensors of the output and of the skips, in order of appearance; undefined: none.
   Tensors grads;
-  double weight = 1;   ///< gradient of the loss, where the stage has one
-  bool whole = false;  ///< the part of the parameters, too
+  double weight = 1;     ///< gradient of the loss, where the stage has one
+  bool whole = false;    ///< the part of the parameters, too
+  std::string replicas;  ///< as in CommitOrder, and its weight
+  double total = 1;
 };
 
 /// Of which parameters (parameter_of()).
