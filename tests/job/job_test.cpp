@@ -176,7 +176,7 @@ TEST_CASE("checkpoints while training change nothing, and the last step is one")
   CHECK(datasets::committed_steps((folder.path / "b").string()) == std::vector<int64_t>{0, 18});
 }
 
-TEST_CASE("a folder with checkpoints is used with resume alone; without any, resume begins") {
+TEST_CASE("a folder with checkpoints is used with resume alone, and without any resume begins") {
   const testing::Folder folder;
   const JobRun whole = job_run({});
   same_end(job_run({(folder.path / "run").string(), true, 0, 2}), whole);
