@@ -66,7 +66,7 @@ def lines(text):
 def differs(program, number, command, folder):
     done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300, env=environment)
     got, (has, expected) = lines(done.stdout), program.outputs[number]
-    as_expected = has in " ".join(done.stdout.split()) if has else got == [line.rstrip() for line in expected.splitlines()]
+    as_expected = has in " ".join(" ".join(got).split()) if has else got == [line.rstrip() for line in expected.splitlines()]
     if done.returncode == 0 and as_expected:
         return ""
     what = has or expected

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
+#include "actors/worker/worker.h"
 #include "autograd/hooks.h"
 #include "tests/support/error_of.h"
 #include "tests/support/near.h"
@@ -36,12 +37,11 @@ struct Parts : nn::Layer {
 };
 
 struct Net : nn::ModuleActor<Parts> {
-  // Only the first replica starts with these values.
+  // Only the first replica, which is on w0, starts with these values.
   explicit Net(double scale) {
-    if (others.exchange(true))
+    if (frame().worker->name() != "w0")
       for (auto& [name, p] : net.named_parameters()) p.detach().copy_(p.detach() * scale);
   }
-  static inline std::atomic<bool> others{false};
   Tensor forward(Tensor x) { return net(x); }
   Tensor loss(Tensor x, Tensor y) {
     Tensor l = mse_loss(net(x), y);
@@ -68,7 +68,6 @@ struct World {
   std::optional<DataParallel<Net>> net;
   Parts whole;
   explicit World(size_t n) {
-    Net::others = false;
     const auto workers = cluster->workers();
     net.emplace(cluster->here(), Group(*cluster, {workers.begin(), workers.begin() + std::ptrdiff_t(n)}),
                 1.5);
