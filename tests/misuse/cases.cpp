@@ -1,13 +1,14 @@
 // Each case is a way to misuse actors, functions of one's own, or temporaries that must not compile; check.py
 // compiles them one by one and reads what the compiler says. "// CASE: sentence" starts one, and the sentence
 // must stand in the first ten lines.
+#include "troupe/troupe.h"  // first, as in a user's program: what compilers say begins with who included what
+
 #include <mutex>
 
 #include "data/prefetch.h"
 #include "data/safetensors.h"
 #include "parallel/tensor/convert.h"
 #include "troupe/profile.h"
-#include "troupe/troupe.h"
 using namespace troupe;
 
 struct Good : Actor {
