@@ -7,7 +7,7 @@
 
 namespace troupe::internal::collective {
 
-/// What a rank tells the others before an operation whose sizes they know.
+/// A rank tells the others this before an operation whose sizes they know.
 Description description_of(const Request& request);
 /// Why the tensors go by memory of the host; empty if they do not. The same on all ranks. `invalid` if some
 /// are of the CPU.

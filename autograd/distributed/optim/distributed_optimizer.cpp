@@ -56,7 +56,7 @@ std::unique_ptr<Optimizer> holder_of(const std::string& name, const ValueMap& op
   return make(name, std::move(all));
 }
 
-// For each actor. What functions choose are names of that actor alone.
+// For each actor. A function chooses names of that actor alone.
 std::vector<std::vector<NamedGroup>> named_groups(const std::vector<AnyRef>& actors, const Groups& groups,
                                                   const std::vector<ValueMap>& options) {
   std::vector<NamedGroup> same{{{}, options[0]}};
@@ -81,7 +81,7 @@ std::vector<std::vector<NamedGroup>> named_groups(const std::vector<AnyRef>& act
 
 }  // namespace
 
-// What became of its creation.
+// Whether its parts were created, or why not.
 struct DistributedOptimizer::Made {
   std::vector<std::optional<Error>> errors;  // of each actor
   std::vector<GroupNames> names;             // the same; empty with an error

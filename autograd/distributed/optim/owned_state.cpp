@@ -88,7 +88,7 @@ void load_module(nn::Module& module, const StateDict& model) {
   module.load_state_dict(model);
 }
 
-// What an actor made, or no actor did (null).
+// Modules and leaves that an actor made, or that no actor did (null).
 class Owned {
  public:
   explicit Owned(const void* actor, nn::Module* held = nullptr, const MadeParts* parts = nullptr)

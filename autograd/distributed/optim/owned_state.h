@@ -20,7 +20,7 @@ OwnedState state_of_actor(Actor& actor, const actors::ActorCell& cell);
 /// In its mailbox. `invalid`, naming what is missing, too much or other: the actor is then good for nothing.
 void load_actor(Actor& actor, const actors::ActorCell& cell, OwnedState state);
 
-/// What no actor made: of the driver, on its thread, while nothing is under way.
+/// The same of what the driver made, on its thread, while nothing is under way.
 OwnedState state_of_driver();
 void load_driver(OwnedState state);
 
