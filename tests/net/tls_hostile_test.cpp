@@ -22,10 +22,11 @@ namespace {
 const std::string kLoopback = "tcp:127.0.0.1:0";
 enum Way { there = 0, back = 1 };
 
-// The way between two hosts. `meddle` gets what passes, and how much went that way before; false: it cuts.
+// The way between two hosts. `meddle` gets what passes, and how much went that way before; false: it cuts
+// behind `bytes`.
 class Wire {
  public:
-  using Meddle = std::function<bool(Way way, size_t before, std::span<std::byte> bytes)>;
+  using Meddle = std::function<bool(Way way, size_t before, std::span<std::byte>& bytes)>;
   Wire(const std::string& to, Meddle meddle) : to_(to), meddle_(std::move(meddle)) {
     listening_ = listen_on(parse_address(kLoopback), address_, kForever);
     stop_ = Fd(::eventfd(0, EFD_CLOEXEC));
@@ -71,7 +72,7 @@ class Wire {
     std::array<std::byte, 16384> bytes;
     const ssize_t n = ::recv(ends_[way].get(), bytes.data(), bytes.size(), 0);
     if (n <= 0) return cut(), false;
-    const auto some = std::span(bytes).first(static_cast<size_t>(n));
+    auto some = std::span(bytes).first(static_cast<size_t>(n));
     size_t before;
     {
       std::lock_guard lock(mutex_);
@@ -79,7 +80,9 @@ class Wire {
       passed_[way].insert(passed_[way].end(), some.begin(), some.end());
     }
     const bool goes_on = meddle_(way, before, some);
-    if (::send(ends_[1 - way].get(), some.data(), some.size(), MSG_NOSIGNAL) != n || !goes_on)
+    if (::send(ends_[1 - way].get(), some.data(), some.size(), MSG_NOSIGNAL) !=
+            static_cast<ssize_t>(some.size()) ||
+        !goes_on)
       return cut(), false;
     return true;
   }
@@ -189,8 +192,10 @@ TEST_CASE("a link that is cut anywhere ends on both sides, in a handshake or in 
     for (const size_t at : {size_t{1}, size_t{5}, length.handshake[way] / 3, length.handshake[way] * 2 / 3,
                             length.all[way] - 2000, length.all[way] - 500}) {
       INFO((way == there ? "there, byte " : "back, byte ") << at);
-      Meeting cut([way, at](Way goes, size_t before, std::span<std::byte> bytes) {
-        return goes != way || before + bytes.size() < at;
+      Meeting cut([way, at](Way goes, size_t before, std::span<std::byte>& bytes) {
+        if (goes != way || before + bytes.size() < at) return true;
+        bytes = bytes.first(at - before);
+        return false;
       });
       if (cut.link) {
         REQUIRE_FALSE(cut.answered());
