@@ -12,6 +12,7 @@
 #include "core/base/shown.h"
 #include "net/address.h"
 #include "net/protocol/token.h"
+#include "net/socket/stream/certificate.h"
 
 namespace troupe {
 namespace {
@@ -230,6 +231,28 @@ void find_token(LaunchEnvironment& e, const Lookup& lookup, bool in_pod) {
   }
 }
 
+void find_certificate(LaunchEnvironment& e, const Lookup& lookup) {
+  constexpr const char* kNames[] = {"TROUPE_TLS_CERTIFICATE", "TROUPE_TLS_KEY", "TROUPE_TLS_CA"};
+  std::string paths[3];
+  const char *set = nullptr, *unset = nullptr;
+  for (int i = 0; i < 3; ++i) {
+    paths[i] = lookup(kNames[i]).value_or("");
+    (paths[i].empty() ? unset : set) = kNames[i];
+  }
+  if (!set) return;
+  if (unset)
+    throw_invalid("[launch] " + std::string(set) + " is set but " + unset +
+                  " is not: set the files of certificate, key and authority, or none");
+  if (e.encryption == Encryption::off)
+    throw_invalid("[launch] " + std::string(set) +
+                  " is set, but without TROUPE_TLS no link is encrypted: set TROUPE_TLS to 1 or require");
+  try {
+    e.certificate = internal::net::read_certificate({paths[0], paths[1], paths[2]});
+  } catch (const Error& error) {
+    throw_invalid("[launch] " + error.message());
+  }
+}
+
 // A launcher that started this process may well have been started by another one. Numbers that somebody set
 // by hand are another matter: then all of its processes may have the same one.
 void check_contradiction(const Lookup& lookup, const Dialect& said, const std::string& rank,
@@ -292,6 +315,7 @@ std::optional<LaunchEnvironment> LaunchEnvironment::read(const Lookup& lookup) {
           "MASTER_PORT, the same for all workers" +
           (in_pod ? ", in the Job's template" : ""));
     find_token(e, lookup, in_pod);
+    find_certificate(e, lookup);
     if (auto bind = lookup("TROUPE_BIND")) {
       (void)tcp_address("TROUPE_BIND", *bind, "0");
       e.bind = *bind;

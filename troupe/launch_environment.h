@@ -45,6 +45,8 @@ struct LaunchEnvironment {
   bool callers_read = true;   ///< TROUPE_CALLERS_READ=0: a thread that waits leaves reading to another
   bool shared_memory = true;  ///< TROUPE_SHARED_MEMORY=0: between processes of a host, sockets only
   Encryption encryption = Encryption::off;  ///< TROUPE_TLS=1: between hosts; require: every TCP link
+  /// TROUPE_TLS_CERTIFICATE, TROUPE_TLS_KEY, TROUPE_TLS_CA; none: the keys of links follow from the token.
+  Certificate certificate;
 
   using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
   /// Empty if no launcher said anything: the program runs alone. `invalid` for half-set or impossible values,

@@ -67,7 +67,7 @@ void WorkerStack::use_memory(internal::net::Network& network, const std::string&
 }
 
 void WorkerStack::use_sockets(const std::string& token, const internal::net::SocketLimits& limits,
-                              const std::string& job, Encryption encryption) {
+                              const std::string& job, Encryption encryption, const Certificate& certificate) {
   const auto processes = std::make_shared<std::atomic<int>>(1);
   const auto count = [&members = worker_.members(), host = worker_.host(), processes] {
     *processes = members.count_on(host);
@@ -75,7 +75,7 @@ void WorkerStack::use_sockets(const std::string& token, const internal::net::Soc
   worker_.members().watch(count);
   count();
   worker_.set_transport(internal::net::make_socket_transport(
-      {{worker_.id(), worker_.name()}, token, limits, processes, job, encryption}, worker_));
+      {{worker_.id(), worker_.name()}, token, limits, processes, job, encryption, certificate}, worker_));
   connect_devices(worker_, token, job, encryption);
 }
 
@@ -86,7 +86,7 @@ void WorkerStack::use_launched(const LaunchEnvironment& environment, const std::
   if (!environment.polling) limits.polling = Duration::zero();
   limits.callers_read = environment.callers_read;
   if (!environment.shared_memory) limits.ring_bytes = limits.arena_bytes = 0;
-  use_sockets(token, limits, environment.job, environment.encryption);
+  use_sockets(token, limits, environment.job, environment.encryption, environment.certificate);
 }
 
 void WorkerStack::listen(const std::string& address) {

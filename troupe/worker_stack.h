@@ -26,7 +26,8 @@ class WorkerStack {
   void use_memory(internal::net::Network& network, const std::string& token);
   /// Sockets: the worker listens nowhere yet.
   void use_sockets(const std::string& token, const internal::net::SocketLimits& limits,
-                   const std::string& job = "", Encryption encryption = Encryption::off);
+                   const std::string& job = "", Encryption encryption = Encryption::off,
+                   const Certificate& certificate = {});
   /// The transport of a launched process, as its environment says. An attempt to connect takes `connect` at
   /// most.
   void use_launched(const LaunchEnvironment& environment, const std::string& token, Duration connect);

@@ -56,7 +56,7 @@ class Handshake {
  public:
   enum class Role { connector, listener };
   enum class State { waiting, done, refused };
-  enum class Refusal { none, garbage, version, token, job, encryption, timeout };
+  enum class Refusal { none, garbage, version, token, job, encryption, certificate, timeout };
 
   /// `deadline`: see tick(). `job`: of job_number(). `version` is kProtocolVersion but in tests.
   Handshake(Role role, std::string token, PeerInfo self, const Nonce& nonce, TimePoint deadline,

@@ -1,4 +1,3 @@
-// Checks on the open file, not on its name, so that nothing can be exchanged in between.
 #include "net/protocol/token.h"
 
 #include <fcntl.h>
@@ -14,6 +13,7 @@
 #include <filesystem>
 
 #include "core/base/error.h"
+#include "net/protocol/secret_file.h"
 
 namespace troupe::internal::net {
 namespace {
@@ -29,29 +29,7 @@ struct Descriptor {
 
 std::string read_token_file(const std::string& path) {
   auto refuse = [&](const std::string& why) { throw_invalid(fmt::format("[token] {}: {}", path, why)); };
-  // Without O_NONBLOCK, opening a FIFO would wait for a writer.
-  const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  struct stat info {};
-  if (file.fd < 0 || fstat(file.fd, &info) != 0) refuse(std::strerror(errno));
-  if (!S_ISREG(info.st_mode)) refuse("expected a regular file");
-  if (info.st_mode & 077)
-    refuse(
-        fmt::format("mode is {:04o}, so that other users can get at the token; expected 0600 (chmod 600 {})",
-                    info.st_mode & 07777, path));
-  if (info.st_uid != geteuid() && info.st_uid != 0)
-    refuse(fmt::format("belongs to another user ({})", info.st_uid));
-
-  char bytes[4097];
-  size_t size = 0;
-  while (size < sizeof bytes) {
-    const ssize_t got = read(file.fd, bytes + size, sizeof bytes - size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) refuse(std::strerror(errno));
-    if (got == 0) break;
-    size += size_t(got);
-  }
-  if (size == sizeof bytes) refuse("over 4096 bytes; expected a token");
-  std::string token(bytes, size);
+  std::string token = read_secret_file(path, "token", 4096);
   token.erase(0, token.find_first_not_of(" \t\r\n"));
   token.erase(token.find_last_not_of(" \t\r\n") + 1);
   if (token.size() < kMinTokenBytes)

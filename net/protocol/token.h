@@ -7,10 +7,9 @@ namespace troupe::internal::net {
 /// A token is at least this long; what is shorter can be guessed.
 inline constexpr size_t kMinTokenBytes = 16;
 
-/// The content of `path`, without white space around it. Throws `invalid`, naming the file and what is wrong:
-/// it cannot be read, is no regular file, is open to other users (any group or other permission), belongs to
-/// somebody else, or holds no token (shorter than kMinTokenBytes, over 4 KiB, or with control characters
-/// inside).
+/// The content of `path`, without white space around it. Throws `invalid`, naming the file and what is wrong,
+/// as read_secret_file() does, or if it holds no token (shorter than kMinTokenBytes, over 4 KiB, or with
+/// control characters inside).
 std::string read_token_file(const std::string& path);
 
 /// The user's own token, in this file of the home folder. Where there is none yet, it is made, with its

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Starts examples by launchers of Debian, on two hosts (network namespaces of this machine). For root.
 
-    check.py BIN_DIR [LAUNCHER...]      ssh mpirun slurm torchrun pods; all of them, unless some are named
+    check.py BIN_DIR [--tls] [LAUNCHER...]      ssh mpirun slurm torchrun pods; all of them, unless some are named
 
-Nothing of Troupe's is set by hand. quickstart and recommender give what they give alone; Ctrl-C, a killed worker and a killed launcher
+Nothing of Troupe's is set by hand, but TROUPE_TLS=1 for all workers with --tls. quickstart and recommender give what they give alone; Ctrl-C, a killed worker and a killed launcher
 end the job with the right code, and leave nothing. A launcher that is not installed is skipped, with the reason.
 """
 import os, pathlib, shutil, signal, subprocess, sys, tempfile, threading, time
@@ -122,7 +122,7 @@ class Ssh(Launcher):
         return {
             "addresses of IPv6": lambda: self.ends_with(self.troupe_run("-H", "[fd77::1]:2,[fd77::2]:1", *program), {0}, done),
             "links are encrypted": lambda: self.ends_with(self.troupe_run("-H", "east:2,west:1", *program, TROUPE_TLS="1"), {0}, done),
-            "links are not encrypted": lambda: self.ends_with(self.troupe_run("-H", "east:2,west:1", *program, TROUPE_LOG="info"), {0},
+            "links are not encrypted": lambda: self.ends_with(self.troupe_run("-H", "east:2,west:1", *program, TROUPE_TLS="0", TROUPE_LOG="info"), {0},
                                                               [*done, "are not encrypted: TROUPE_TLS=1 for all workers encrypts them"]),
             "ssh would ask for a password": lambda: self.ends_with(
                 self.troupe_run("-H", "east:2,west:1", "--rsh", "ssh -oPubkeyAuthentication=no", *program), {1},
@@ -138,7 +138,8 @@ class Mpirun(Launcher):
 
     def commands(self, n, program):
         root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        return [("east", ["mpirun.openmpi", "-n", str(n), "-host", f"east:{n - n // 2},west:{n // 2}", *program], root)]
+        along = ["-x", "TROUPE_TLS"] if "TROUPE_TLS" in self.hosts.environment else []  # the only one that passes nothing on by itself
+        return [("east", ["mpirun.openmpi", "-n", str(n), "-host", f"east:{n - n // 2},west:{n // 2}", *along, *program], root)]
 
 
 class Slurm(Launcher):
@@ -184,8 +185,16 @@ class Pods(Launcher):
         def set_as(*values):
             return pods({i: {"variables": {"TROUPE_TLS": value, "TROUPE_JOIN_TIMEOUT": "5"}} for i, value in enumerate(values)})
 
+        def certified(names):
+            """Each with the certificate of a host, which names[i] says."""
+            return pods({i: {"variables": {"TROUPE_TLS": "1", "TROUPE_JOIN_TIMEOUT": "5", **self.hosts.certificate(name)}} for i, name in enumerate(names)})
+
         cases = {
             "links are encrypted": lambda: self.ends_with(set_as("1", "1", "1"), {0}, ["workers 3"]),
+            "hosts have certificates": lambda: self.ends_with(certified(("east", "west", "east")), {0}, ["workers 3"]),
+            "a host shows another one's certificate": lambda: self.ends_with(
+                certified(("west", "west", "east")), {3},
+                ["shows the certificate of west, 10.77.0.2, fd77::2, which does not name east, where it was found", "refused this side's certificate"]),
             "a link is half encrypted": lambda: self.ends_with(set_as("1", "0", "1"), {3}, ["speaks plain TCP", "speaks TLS alone", "the same TROUPE_TLS"]),
         }
         if shutil.which("faketime"):
@@ -299,7 +308,9 @@ def results_of(programs, name):
 
 
 def main():
-    if len(sys.argv) < 2 or any(name not in LAUNCHERS for name in sys.argv[2:]):
+    tls = "--tls" in sys.argv
+    chosen = [a for a in sys.argv[2:] if a != "--tls"]
+    if len(sys.argv) < 2 or any(name not in LAUNCHERS for name in chosen):
         sys.exit(__doc__)
     if os.geteuid() != 0 or not shutil.which("ip"):
         sys.exit("launchers: network namespaces need root, and iproute2")
@@ -315,7 +326,9 @@ def main():
             shutil.copy(pathlib.Path(sys.argv[1]) / program, programs)
         expected = {program: results_of(programs, program) for program in EXAMPLES}
         with Hosts(folder) as hosts:
-            for name in sys.argv[2:] or LAUNCHERS:
+            if tls:
+                hosts.environment["TROUPE_TLS"] = "1"
+            for name in chosen or LAUNCHERS:
                 launcher = LAUNCHERS[name](hosts, programs)
                 missing = launcher.missing()
                 if missing:

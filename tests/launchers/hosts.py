@@ -107,6 +107,22 @@ class Hosts:
         with open(self.folder / f"{pathlib.Path(command[0]).name}.{host}.log", "wb") as log:
             self.daemons.append(self.start(host, command, stdout=log, stderr=subprocess.STDOUT))
 
+    def certificate(self, host):
+        """Variables that name one for that host, of one authority."""
+        at = self.folder / "certificates"
+        authority, key, made = at / "authority.pem", at / "authority.key", at / f"{host}.pem"
+        quiet = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        if not at.exists():
+            at.mkdir()
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "ed25519", "-nodes", "-subj", "/CN=authority", "-keyout", key, "-out", authority], **quiet)
+        if not made.exists():
+            names = f"subjectAltName=DNS:{host},IP:{ADDRESSES[host]},IP:{ADDRESSES_V6[host]}"
+            subprocess.run(["openssl", "req", "-newkey", "ed25519", "-nodes", "-subj", f"/CN={host}", "-addext", names, "-keyout", at / f"{host}.key",
+                            "-out", at / f"{host}.csr"], **quiet)
+            subprocess.run(["openssl", "x509", "-req", "-in", at / f"{host}.csr", "-CA", authority, "-CAkey", key, "-days", "2", "-copy_extensions", "copy",
+                            "-out", made], **quiet)
+        return {"TROUPE_TLS_CERTIFICATE": str(made), "TROUPE_TLS_KEY": str(at / f"{host}.key"), "TROUPE_TLS_CA": str(authority)}
+
     def start_sshd(self):
         for key in ("host_key", "user_key"):
             call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / key))

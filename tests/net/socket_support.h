@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include <condition_variable>
+#include <cstring>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -84,6 +85,7 @@ inline Message message(uint64_t number, size_t bytes = 0) {
   m.header = {number};
   if (bytes) {
     m.buffers.push_back({Storage::allocate(bytes), 0, bytes});
+    std::memset(m.buffers[0].data(), 0, bytes);
     for (size_t i = 0; i < bytes; i += 4096)
       m.buffers[0].data()[i] = static_cast<std::byte>(number + i / 4096);
   }

@@ -41,7 +41,7 @@ struct Ends {
 
 // Both ends of a link, without a transport.
 struct Bare {
-  explicit Bare(uint64_t records_per_key) : keys(kToken, 7, records_per_key) {
+  explicit Bare(uint64_t records_per_key) : keys(kToken, 7, {}, records_per_key) {
     int ends[2];
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
     streams[0] = Stream(Fd(ends[0])), streams[1] = Stream(Fd(ends[1]));

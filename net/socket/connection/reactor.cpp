@@ -28,7 +28,7 @@ constexpr Duration kStay = std::chrono::milliseconds(1);  // on a core, before l
 
 static std::optional<TlsContext> tls_of(const SocketOptions& options, uint64_t job) {
   std::optional<TlsContext> tls;
-  if (options.encryption != Encryption::off) tls.emplace(options.token, job);
+  if (options.encryption != Encryption::off) tls.emplace(options.token, job, options.certificate);
   return tls;
 }
 

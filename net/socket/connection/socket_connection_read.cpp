@@ -136,7 +136,7 @@ bool SocketConnection::misused(const Error& e) {
 
 void SocketConnection::altered(const std::string& where) {
   const auto text = fmt::format("the connection to {} broke{}: somebody on the way has altered it (TLS: {})",
-                                who(), where, stream_.tls()->reason());
+                                who(), where, stream_.tls()->text());
   core_->warn("[net] " + text);
   finish(lost(text));
 }

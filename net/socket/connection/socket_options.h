@@ -32,6 +32,7 @@ struct SocketOptions {
   std::string job;  ///< ends that name two jobs refuse each other; empty: goes with every job
   /// A link that is to be encrypted is refused where the other side does not encrypt it, and the reverse.
   Encryption encryption = Encryption::off;
+  Certificate certificate;  ///< of encrypted links
 };
 
 }  // namespace troupe::internal::net

@@ -92,7 +92,8 @@ void Connector::on_connected() {
 void Connector::shake_hands() {
   if (is_self_connected(fd_.get())) return attempt_failed(errno_text(ECONNREFUSED));
   const auto until = std::min(deadline_, core_->now() + core_->limits().handshake);
-  link_ = std::make_shared<HandshakeLink>(core_, std::move(fd_), Handshake::Role::connector, until);
+  link_ = std::make_shared<HandshakeLink>(core_, std::move(fd_), Handshake::Role::connector, until,
+                                          address_.name);
   const auto self = shared_from_this();
   link_->start(
       [self](Stream stream, PeerInfo peer) {
@@ -119,6 +120,7 @@ void Connector::shake_hands() {
           case Refusal::token:
           case Refusal::job:
           case Refusal::encryption:
+          case Refusal::certificate:
           case Refusal::garbage:
             return self->give_up(ErrorKind::invalid, fmt::format("{} {}", where, failure.text));
           case Refusal::timeout:

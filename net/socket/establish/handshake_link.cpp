@@ -8,9 +8,11 @@
 
 namespace troupe::internal::net {
 
-HandshakeLink::HandshakeLink(std::shared_ptr<Reactor> core, Fd fd, Handshake::Role role, TimePoint deadline)
+HandshakeLink::HandshakeLink(std::shared_ptr<Reactor> core, Fd fd, Handshake::Role role, TimePoint deadline,
+                             std::string host)
     : core_(std::move(core)),
       role_(role),
+      host_(std::move(host)),
       stream_(std::move(fd)),
       machine_(role, core_->token(), core_->self(), random_nonce(), deadline, core_->job()),
       deadline_(deadline),
@@ -55,14 +57,18 @@ void HandshakeLink::on_readable() {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (got == 0) return fail({Handshake::Refusal::none, "closed the connection during the handshake"});
-    const bool broken = got < 0 && errno == EBADMSG && stream_.tls();
-    if (got < 0)
-      return fail({Handshake::Refusal::none,
-                   (broken ? "broke TLS (" + stream_.tls()->reason() + ")" : errno_text(errno)) +
-                       " during the handshake"});
+    if (got < 0) return fail(broken(errno));
     machine_.receive(std::span(bytes).first(static_cast<size_t>(got)));
     progress();
   }
+}
+
+// Of a read that gave this error.
+HandshakeLink::Failure HandshakeLink::broken(int error) const {
+  const TlsLink* tls = error == EBADMSG ? stream_.tls() : nullptr;
+  if (tls && tls->refusal() != Handshake::Refusal::none) return {tls->refusal(), tls->text()};
+  return {Handshake::Refusal::none,
+          (tls ? "broke TLS (" + tls->text() + ")" : errno_text(error)) + " during the handshake"};
 }
 
 // Each side sees by the first byte of the other how it speaks. False: it has to wait, or it is over.
@@ -90,7 +96,7 @@ bool HandshakeLink::look() {
 }
 
 void HandshakeLink::secure() {
-  stream_.secure(*core_->tls(), role_);
+  stream_.secure(*core_->tls(), role_, host_);
   phase_ = Phase::tls;
 }
 

@@ -21,7 +21,9 @@ class HandshakeLink : public std::enable_shared_from_this<HandshakeLink> {
   using Done = std::function<void(Stream stream, PeerInfo peer)>;
   using Failed = std::function<void(const Failure&)>;
 
-  HandshakeLink(std::shared_ptr<Reactor> core, Fd fd, Handshake::Role role, TimePoint deadline);
+  /// `host`: of a connector's address.
+  HandshakeLink(std::shared_ptr<Reactor> core, Fd fd, Handshake::Role role, TimePoint deadline,
+                std::string host = "");
   /// Exactly one of the two is called, once, unless abandon() comes first.
   void start(Done done, Failed failed);
   /// Fails it now, as for a passed deadline.
@@ -35,6 +37,7 @@ class HandshakeLink : public std::enable_shared_from_this<HandshakeLink> {
   enum class Phase { look, tls, talk };
 
   void on_readable();
+  Failure broken(int error) const;
   bool look();
   void secure();
   bool shake_hands();
@@ -45,6 +48,7 @@ class HandshakeLink : public std::enable_shared_from_this<HandshakeLink> {
 
   std::shared_ptr<Reactor> core_;
   const Handshake::Role role_;
+  const std::string host_;
   Stream stream_;
   Phase phase_ = Phase::talk;
   Handshake machine_;

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "net/socket/loop/fd.h"
@@ -21,9 +22,10 @@ class Stream {
   explicit operator bool() const { return static_cast<bool>(fd_); }
   void reset() { tls_.reset(), fd_.reset(); }
 
-  /// From now on bytes go by TLS, which shakes hands first. Before anything is read or written.
-  TlsLink& secure(const TlsContext& context, TlsLink::Side side) {
-    tls_ = std::make_unique<TlsLink>(context, side, fd_.get());
+  /// From now on bytes go by TLS, which shakes hands first. Before anything is read or written. `host`: of a
+  /// connector's address.
+  TlsLink& secure(const TlsContext& context, TlsLink::Side side, std::string host = "") {
+    tls_ = std::make_unique<TlsLink>(context, side, fd_.get(), std::move(host));
     return *tls_;
   }
   TlsLink* tls() const { return tls_.get(); }

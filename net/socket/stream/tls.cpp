@@ -4,6 +4,7 @@
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 
 #include "core/base/error.h"
 #include "net/socket/loop/fd.h"
+#include "net/socket/stream/certificate.h"
 
 namespace troupe::internal::net {
 namespace {
@@ -27,6 +29,13 @@ constexpr size_t kRecord = 16 << 10;                      // bytes of one, at mo
 constexpr size_t kBatch = 4 * kRecord;                    // encrypted before the socket is written
 constexpr size_t kTurn = 1 << 20;                         // bytes of one call
 constexpr size_t kReadAhead = 64 << 10;
+constexpr long kMostOfChain = 32 << 10;  // bytes of a stranger's certificates
+constexpr const char *kByCertificate =
+                         "shows a certificate, and this side goes by the token's key: give all workers "
+                         "TROUPE_TLS_CERTIFICATE, TROUPE_TLS_KEY and TROUPE_TLS_CA, or none of them",
+                     *kByToken =
+                         "goes by the token's key, and this side by certificates: give all workers "
+                         "TROUPE_TLS_CERTIFICATE, TROUPE_TLS_KEY and TROUPE_TLS_CA, or none of them";
 constexpr size_t kOutMost =
     2 * kBatch;  // a peer that keeps asking for new keys, and reads nothing, ends there
 
@@ -80,6 +89,21 @@ struct TlsCallbacks {
     return *session ? 1 : 0;
   }
 
+  // What is wrong with the other side's certificate, before OpenSSL forgets which one it was.
+  static int check(int good, X509_STORE_CTX* store) {
+    auto* link = static_cast<SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
+    TlsLink& at = *static_cast<TlsLink*>(SSL_get_app_data(link));
+    if (good && at.by_certificates_) return 1;
+    try {
+      at.refuse(Handshake::Refusal::certificate,
+                at.by_certificates_ ? "shows " + refused_certificate(store, at.host_) : kByCertificate);
+    } catch (const std::bad_alloc&) {  // then OpenSSL's words do
+    }
+    // The other side hears that there is no way to agree.
+    if (!at.by_certificates_) X509_STORE_CTX_set_error(store, X509_V_ERR_APPLICATION_VERIFICATION);
+    return 0;
+  }
+
   static TlsLink& link_of(BIO* bio) { return *static_cast<TlsLink*>(BIO_get_data(bio)); }
 
   static int read(BIO* bio, char* to, size_t size, size_t* got) {
@@ -127,11 +151,13 @@ struct TlsCallbacks {
 
 void TlsContext::Free::operator()(ssl_ctx_st* context) const { SSL_CTX_free(context); }
 
-TlsContext::TlsContext(std::string token, uint64_t job, uint64_t records_per_key)
+TlsContext::TlsContext(std::string token, uint64_t job, const Certificate& certificate,
+                       uint64_t records_per_key)
     : token_(std::move(token)),
       identity_(identity_of(job)),
       job_(job),
       records_per_key_(records_per_key),
+      by_certificates_(!certificate.chain.empty()),
       context_(SSL_CTX_new(TLS_method())) {
   SSL_CTX* c = context_.get();
   if (!c || !SSL_CTX_set_min_proto_version(c, TLS1_3_VERSION) ||
@@ -140,8 +166,13 @@ TlsContext::TlsContext(std::string token, uint64_t job, uint64_t records_per_key
       !SSL_CTX_set_app_data(c, this))
     throw_error(ErrorKind::failed, "[net] this OpenSSL has no TLS 1.3 with AES-128-GCM: " + reason_text());
   SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
-  SSL_CTX_set_psk_use_session_callback(c, TlsCallbacks::use_session);
-  SSL_CTX_set_psk_find_session_callback(c, TlsCallbacks::find_session);
+  if (by_certificates_) {
+    use_certificate(c, certificate);
+  } else {
+    SSL_CTX_set_psk_use_session_callback(c, TlsCallbacks::use_session);
+    SSL_CTX_set_psk_find_session_callback(c, TlsCallbacks::find_session);
+  }
+  SSL_CTX_set_max_cert_list(c, kMostOfChain);
   SSL_CTX_set_mode(c, SSL_MODE_RELEASE_BUFFERS);  // of links that rest
   SSL_CTX_set_read_ahead(c, 1);
   SSL_CTX_set_default_read_buffer_len(c, kReadAhead);
@@ -184,23 +215,28 @@ class TlsLink::Rest {
 
 void TlsLink::Free::operator()(ssl_st* link) const { SSL_free(link); }
 
-TlsLink::TlsLink(const TlsContext& context, Side side, int fd)
+TlsLink::TlsLink(const TlsContext& context, Side side, int fd, std::string host)
     : fd_(fd),
       side_(side),
+      host_(std::move(host)),
+      by_certificates_(context.by_certificates_),
       records_per_key_(context.records_per_key_),
       link_(SSL_new(context.context_.get())) {
   BIO* bio = link_ ? BIO_new(TlsCallbacks::method()) : nullptr;
-  if (!bio) throw std::bad_alloc();
+  if (!bio || SSL_set_app_data(link_.get(), this) != 1) throw std::bad_alloc();
   BIO_set_data(bio, this);
   BIO_set_init(bio, 1);
   SSL_set_bio(link_.get(), bio, bio);
-  if (side == Side::listener) {
-    SSL_set_accept_state(link_.get());
-  } else {
-    SSL_set_connect_state(link_.get());
-    // No certificate is one that anybody here trusts: only the key counts.
-    SSL_set_verify(link_.get(), SSL_VERIFY_PEER, nullptr);
-  }
+  const bool listens = side == Side::listener;
+  listens ? SSL_set_accept_state(link_.get()) : SSL_set_connect_state(link_.get());
+  // With the token's key a listener asks for no certificate, and a connector believes none.
+  if (by_certificates_ || !listens)
+    SSL_set_verify(link_.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, TlsCallbacks::check);
+  if (!by_certificates_ || listens) return;
+  const std::string bare = host_.substr(0, host_.find('%'));  // without the interface of an address
+  if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(link_.get()), bare.c_str()) != 1 &&
+      SSL_set1_host(link_.get(), host_.c_str()) != 1)
+    throw std::bad_alloc();
 }
 
 TlsLink::Step TlsLink::shake_hands() {
@@ -210,15 +246,21 @@ TlsLink::Step TlsLink::shake_hands() {
   const int state = SSL_get_error(link_.get(), rc);
   if (!flush() && rc == 1)  // some hundred bytes on a new socket
     return refuse(Handshake::Refusal::none, "took no bytes during the handshake");
-  // Without the key of both there is no link, whatever else OpenSSL would take.
-  if (rc == 1 && !SSL_session_reused(link_.get()))
+  if (rc == 1 && !is_known())
     return refuse(Handshake::Refusal::garbage, "does not use a key of the cluster in TLS");
   if (rc == 1) return Step::done;
   return state == SSL_ERROR_WANT_READ ? Step::waiting : refused();
 }
 
+// Without the key of both, or a certificate, there is no link, whatever else OpenSSL would take.
+bool TlsLink::is_known() const {
+  if (!by_certificates_) return SSL_session_reused(link_.get()) == 1;
+  return SSL_get0_peer_certificate(link_.get()) && SSL_get_verify_result(link_.get()) == X509_V_OK;
+}
+
 TlsLink::Step TlsLink::refused() {
   using Refusal = Handshake::Refusal;
+  if (refusal_ != Refusal::none) return Step::failed;  // of a certificate
   if (ended_) return refuse(Refusal::none, "closed the connection during the handshake");
   if (read_error_) return refuse(Refusal::none, errno_text(read_error_) + " during the handshake");
   const int reason = ERR_GET_REASON(ERR_peek_error());
@@ -226,7 +268,34 @@ TlsLink::Step TlsLink::refused() {
     return refuse(Refusal::token, "does not have the cluster token");
   if (side_ == Side::connector && reason == SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER)
     return refuse(Refusal::token, "refused the cluster token");
+  if (of_certificates(reason)) return Step::failed;
   return refuse(Refusal::garbage, "does not speak TLS as workers do: " + reason_text());
+}
+
+// Whether this is about certificates; then it is refused.
+bool TlsLink::of_certificates(int reason) {
+  using Refusal = Handshake::Refusal;
+  if (!by_certificates_) {
+    if (side_ != Side::listener || reason != SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM) return false;
+    refuse(Refusal::certificate, kByCertificate);
+    return true;
+  }
+  switch (reason) {
+    case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE:
+      refuse(Refusal::certificate, kByToken);
+      return true;
+    case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
+    case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
+    case SSL_R_TLSV1_ALERT_DECRYPT_ERROR:
+      refuse(Refusal::certificate, std::string("refused this side's certificate: ") +
+                                       SSL_alert_desc_string_long(reason - SSL_AD_REASON_OFFSET));
+      return true;
+    default:
+      return false;
+  }
 }
 
 TlsLink::Step TlsLink::refuse(Handshake::Refusal refusal, std::string text) {
@@ -263,7 +332,7 @@ ssize_t TlsLink::receive(std::span<const iovec> parts) {
 // For good. The other side hears what is wrong, if it can.
 ssize_t TlsLink::read_failed() {
   if (!std::exchange(failed_, true)) {
-    if (!ended_ && !read_error_) text_ = reason_text();
+    if (!ended_ && !read_error_ && !of_certificates(ERR_GET_REASON(ERR_peek_error()))) text_ = reason_text();
     flush();
   }
   if (ended_) return 0;

@@ -1,7 +1,7 @@
 // TLS 1.3 on a socket, by OpenSSL. Both ends have a key that follows from the cluster's token and the job (an
-// external PSK with ephemeral Diffie-Hellman), so there are no certificates, and who gets the token later
-// cannot read what was recorded before. The handshake of net/protocol/handshake.h runs inside, unchanged: it
-// tells who is there, and refuses in its own words.
+// external PSK with ephemeral Diffie-Hellman), so no certificates are needed, and who gets the token later
+// cannot read what was recorded before. Or both show certificates, each checked by the other. The handshake
+// of net/protocol/handshake.h runs inside, unchanged: it tells who is there, and refuses in its own words.
 #pragma once
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "net/encryption.h"
 #include "net/protocol/handshake.h"
 
 struct ssl_st;
@@ -24,9 +25,10 @@ namespace troupe::internal::net {
 /// What the links of a transport share: the keys. Outlives the links.
 class TlsContext {
  public:
-  /// `records_per_key`: after so many a link changes its key; fewer than AES-GCM bears. Throws `failed` where
-  /// OpenSSL cannot do it.
-  TlsContext(std::string token, uint64_t job, uint64_t records_per_key = uint64_t{1} << 23);
+  /// `certificate`: in place of the token's key, if it has a chain. `records_per_key`: after so many a link
+  /// changes its key; fewer than AES-GCM bears. Throws `failed` where OpenSSL cannot do it.
+  TlsContext(std::string token, uint64_t job, const Certificate& certificate = {},
+             uint64_t records_per_key = uint64_t{1} << 23);
 
  private:
   friend class TlsLink;
@@ -37,6 +39,7 @@ class TlsContext {
 
   const std::string token_, identity_;
   const uint64_t job_, records_per_key_;
+  const bool by_certificates_;
   std::unique_ptr<ssl_ctx_st, Free> context_;
 };
 
@@ -46,23 +49,24 @@ class TlsLink {
   using Side = Handshake::Role;
   enum class Step { waiting, done, failed };
 
-  /// Does not own the descriptor, which stays open as long as this is used. Throws std::bad_alloc.
-  TlsLink(const TlsContext& context, Side side, int fd);
+  /// Does not own the descriptor, which stays open as long as this is used. `host`: what a connector's
+  /// address calls the other side, which its certificate has to name. Throws std::bad_alloc.
+  TlsLink(const TlsContext& context, Side side, int fd, std::string host);
   TlsLink(const TlsLink&) = delete;
 
   /// Goes on as far as it can without waiting: first a connector, then whoever can read.
   Step shake_hands();
-  /// Of a failed one.
+  /// Of a failed one; also once receive() has given EBADMSG: a listener may refuse a certificate after its
+  /// connector is done.
   Handshake::Refusal refusal() const { return refusal_; }
   const std::string& text() const { return text_; }
 
-  /// As recvmsg() and sendmsg(), without waiting. EBADMSG: what came does not decrypt, as reason() says.
+  /// As recvmsg() and sendmsg(), without waiting. EBADMSG: what came does not decrypt, as text() says.
   ssize_t receive(std::span<const iovec> parts);
   ssize_t send(std::span<const iovec> parts);
   /// Whether the last receive() took all that there was. If not, the socket may well be empty: it was read
   /// ahead.
   bool emptied() const { return emptied_; }
-  const std::string& reason() const { return text_; }
 
  private:
   friend struct TlsCallbacks;
@@ -72,12 +76,16 @@ class TlsLink {
   };
   Step refuse(Handshake::Refusal refusal, std::string text);
   Step refused();
+  bool is_known() const;
+  bool of_certificates(int reason);
   ssize_t read_failed();
   bool encrypt(Rest& rest);
   bool flush();
 
   const int fd_;
   const Side side_;
+  const std::string host_;
+  const bool by_certificates_;
   const uint64_t records_per_key_;
   std::mutex mutex_;  // of all below, but for what only the reader, or the writer, uses
   std::unique_ptr<ssl_st, Free> link_;
