@@ -78,7 +78,7 @@ struct Learner : Actor {  // has a policy, and a critic that guesses what is sti
   std::map<uint64_t, std::vector<double>> seen;  // in this round, by observer
   std::vector<double> states;                    // in all rounds since learn()
   std::vector<int64_t> actions;                  // in the same order; 1: right
-  Keep keep{"random", random};
+  Keep keep{"random", random, Keep::anew, round};
   static constexpr auto remote = methods<&Learner::act, &Learner::learn>;
 };
 

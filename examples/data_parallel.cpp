@@ -26,9 +26,10 @@ int main(int argc, char** argv) {
   auto& lr = flags.number("--lr", 1e-3, "learning rate of Adam", {0, 100});
   auto& seed = flags.seed("of order and drawn digits");
   auto& picture = flags.picture("--chart", "data_parallel.svg", "picture of loss and accuracy (SVG)");
+  auto& saved = flags.checkpoints();
   if (auto code = flags.reaches("test accuracy >= 97").parse(argc, argv)) return *code;
 
-  return launch([&](Cluster& cluster) {
+  const auto train = [&](Cluster& cluster) {
     flags.check_outputs();
     const auto names = cluster.workers();
     const datasets::Split set = datasets::generated_split(seed);
@@ -38,16 +39,16 @@ int main(int argc, char** argv) {
     optim::Distributed<optim::Adam> optimizer(net, {.lr = lr});
     tools::Training training(picture, "Digits on " + std::to_string(net.size()) + " replicas",
                              epochs * loader.batches(), {.epochs = epochs, .measure = "test accuracy"});
-    for (int64_t epoch = 0; epoch < epochs; ++epoch) {
-      for (auto [x, y, index] : loader.epoch(epoch)) {
-        autograd::Context step(cluster);
-        Tensor loss = net.mean<&Net::loss>(split(x), split(y)).get();
-        step.backward(loss);  // each replica has the gradients of the whole batch now
-        optimizer.step(step);
-        training.step(loss.item(), x.size(0));
-      }
-      training.measure(datasets::accuracy(set.test, [&](const Tensor& x) { return net(x).get(); }));
+    Job job(cluster);
+    for (auto [x, y, epoch, last] : job.batches(loader, epochs)) {
+      autograd::Context step(cluster);
+      Tensor loss = net.mean<&Net::loss>(split(x), split(y)).get();
+      step.backward(loss);  // each replica has the gradients of the whole batch now
+      optimizer.step(step);
+      training.step(loss.item(), x.size(0));
+      if (last) training.measure(datasets::accuracy(set.test, [&](const Tensor& x) { return net(x).get(); }));
     }
     training.finish("test accuracy %.2f %%, by %ld replicas", 100 * training.measured(), long(net.size()));
-  });
+  };
+  return launch(train, {.checkpoints = saved});
 }

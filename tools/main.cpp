@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
 #endif
   }
 #ifdef TROUPE_REPL
-  if (verb == "repl-worker") return troupe::repl::repl_worker_main();
+  if (verb == "repl-worker") return troupe::repl::repl_worker_main({arguments.begin() + 1, arguments.end()});
 #endif
   if (verb == "--version") {
     try {

@@ -1,5 +1,9 @@
 #include "troupe/job.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <signal.h>
+
 #include <condition_variable>
 #include <cstdlib>
 #include <mutex>
@@ -16,13 +20,15 @@
 #include "troupe/build_id.h"
 #include "troupe/committer.h"
 #include "troupe/job_saver.h"
+#include "troupe/rehearsal.h"
+#include "troupe/witness.h"
 
 namespace troupe {
 namespace {
 
 using internal::Committer;
+using internal::JobActors;
 using internal::JobFiles;
-using internal::JobPaths;
 using internal::OwnedState;
 using internal::actors::Worker;
 using std::chrono::seconds;
@@ -33,32 +39,30 @@ constexpr int kPausePerCost = 30;
 
 Duration monotonic() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
-std::string comma_list(const std::vector<std::string>& all) {
-  std::string out;
-  for (const std::string& one : all) out += (out.empty() ? "" : ", ") + one;
-  return out;
-}
-
-// Set by `troupe run` for the attempts after the first one.
-bool restarted() {
-  const char* attempt = std::getenv("TROUPE_RESTART");
-  return attempt && *attempt && std::string(attempt) != "0";
-}
-
 }  // namespace
 
 struct Job::Parts {
   Parts(Cluster* cluster, Checkpoints options, std::string name)
-      : cluster_(cluster), options_(std::move(options)), name_(std::move(name)) {
+      : cluster_(cluster), options_(internal::rehearsed(std::move(options))), name_(std::move(name)) {
     if (options_.every < 0 || options_.keep < 1)
       throw_invalid("[job] checkpoints every " + std::to_string(options_.every) + " steps, of which " +
                     std::to_string(options_.keep) + " stay; expected 0 or more, and 1 or more");
   }
-  ~Parts() { finish_writing(); }
+  ~Parts() {
+    leave();
+    finish_writing();
+  }
 
   int64_t begin(int64_t total);
   void ended(int64_t step);
   bool resumed() const { return resumed_; }
+  void check(double number);
+  static Parts*& current() {
+    static thread_local Parts* loop = nullptr;
+    return loop;
+  }
+
+  std::function<void()> before_checkpoints;
 
  private:
   using Event = Committer::Event;
@@ -97,6 +101,7 @@ struct Job::Parts {
     return out;
   }
 
+  int64_t world() const { return cluster_ ? static_cast<int64_t>(cluster_->workers().size()) : 1; }
   bool on_driver() const { return std::this_thread::get_id() == driver_thread_; }
   std::optional<Error> rest(Duration limit);
   void load(int64_t step);
@@ -111,6 +116,9 @@ struct Job::Parts {
   void wait();
   void miss();
   Committer::Actions told(Event event);
+  void leave() {
+    if (current() == this) current() = nullptr;
+  }
   void finish_writing() {
     if (writer_.joinable()) writer_.join();
   }
@@ -121,7 +129,10 @@ struct Job::Parts {
   std::string dir_;  // with the name
   std::optional<datasets::CheckpointFolder> folder_;
   bool begun_ = false, resumed_ = false;
-  int64_t total_ = 0;
+  int64_t total_ = 0, first_ = 0, step_ = 0;
+  bool repeat_ = true;  // steps that are made again come to the same bits
+  std::optional<internal::Witness> witness_;
+  const std::optional<internal::Rehearsal> rehearsal_ = internal::Rehearsal::current();
   std::optional<std::map<std::string, std::string>> layout_;  // of the actors that belong to the job
   OwnedState driver_;                                         // its snapshot
   datasets::CheckpointIndex index_;                           // of the checkpoint that is being made
@@ -150,18 +161,22 @@ int64_t Job::Parts::begin(int64_t total) {
   dir_ = internal::job_folder(options_.dir, name_);
   folder_.emplace(dir_);
   const auto steps = datasets::committed_steps(dir_);
-  if (!steps.empty() && !options_.resume && !restarted())
+  if (!steps.empty() && !options_.resume && internal::restarts() == 0)
     throw_invalid("[job] " + dir_ + " has checkpoints, the newest of step " + std::to_string(steps.back()) +
                   ": --resume goes on from there; another folder begins anew");
+  if (before_checkpoints) before_checkpoints();
   if (auto problem = rest(kRestAtBegin)) throw *problem;
   if (steps.empty()) {
     save(0, Event::due);
-    return 0;
+  } else {
+    load(steps.back());
+    resumed_ = true;
+    started_ = monotonic();
+    first_ = step_ = steps.back();
   }
-  load(steps.back());
-  resumed_ = true;
-  started_ = monotonic();
-  return steps.back();
+  witness_.emplace(dir_ + "/witness", step_, resumed_ && repeat_);
+  current() = this;
+  return step_;
 }
 
 void Job::Parts::ended(int64_t step) {
@@ -172,10 +187,31 @@ void Job::Parts::ended(int64_t step) {
     if (failure_) throw *std::exchange(failure_, std::nullopt);
     pause = std::max<Duration>(kLeastPause, kPausePerCost * cost_);
   }
-  if (step == total_)
+  step_ = step;
+  if (step == total_) leave();
+  const bool rehearsed = rehearsal_ && step == rehearsal_->steps;
+  if (step == total_ || rehearsed)
     save(step, Event::loop_ends);
   else if (options_.every > 0 ? step % options_.every == 0 : monotonic() - started_ >= pause)
     save(step, Event::due);
+  if (!rehearsal_) return;
+  wait();
+  const auto attempt = static_cast<size_t>(internal::restarts());
+  if (attempt < rehearsal_->kills.size() && step == rehearsal_->kills[attempt]) raise(SIGKILL);
+  if (rehearsed && step != total_) throw internal::RehearsalEnd();
+}
+
+void Job::Parts::check(double number) {
+  if (!witness_ || !repeat_) return;
+  const auto before = witness_->note(step_, number);
+  if (!before) return;
+  throw CheckpointRefused(
+      ErrorKind::invalid,
+      fmt::format(
+          "[job] step {} is made again since checkpoint {}, and comes to {:.17g}, the first time to "
+          "{:.17g}: a variable that training changes has no Keep, or a result depends on the time. If "
+          "the program or its flags are others now, remove {} and go on",
+          step_, first_, number, *before, witness_->path()));
 }
 
 std::optional<Error> Job::Parts::rest(Duration limit) {
@@ -195,16 +231,22 @@ void Job::Parts::load(int64_t step) {
                     ", and the newest checkpoint is of step " + std::to_string(step));
     if (index.program != internal::build_id())
       internal::log::warning("[job] " + dir_ + " was written by another build of the program");
+    // Who sums what in which order may be another matter then.
+    repeat_ = index.program == internal::build_id() && index.instructions == ops::cpu_levels() &&
+              index.world == world();
     if (index.instructions != ops::cpu_levels())
       internal::log::warning("[job] " + dir_ + " was written with the instructions " + index.instructions +
                              ", here they are " + ops::cpu_levels() + ": sums may differ in the last bit");
     std::map<std::string, std::string> layout, wanted = index.layout;
-    for (const auto& [worker, paths] : ask_all(internal::kLoadCheckpoint, name_, step))
-      for (const std::string& path : paths) layout[path] = worker, wanted.erase(path);
+    for (const auto& [worker, actors] : ask_all(internal::kLoadCheckpoint, name_, step)) {
+      for (const std::string& path : actors.paths) layout[path] = worker, wanted.erase(path);
+      repeat_ = repeat_ && actors.repeat;
+    }
     if (!wanted.empty()) {
       std::vector<std::string> missing;
       for (const auto& [path, worker] : wanted) missing.push_back(path);
-      throw_invalid("[checkpoint] it has " + comma_list(missing) + ", which this program has not made");
+      throw_invalid("[checkpoint] it has " + fmt::format("{}", fmt::join(missing, ", ")) +
+                    ", which this program has not made");
     }
     internal::load_driver({checkpoint.tensors(std::string(kDriver) + ".", true),
                            checkpoint.tensors(std::string(kDriver) + ".", false)});
@@ -304,6 +346,7 @@ void Job::Parts::perform(const Committer::Actions& actions) {
 void Job::Parts::settle() {
   finish_writing();  // of the one before, which has ended
   started_ = monotonic();
+  if (before_checkpoints) before_checkpoints();
   auto problem = rest(kRest);
   if (!problem) return advance(Event::at_rest);
   if (problem->kind() == ErrorKind::cancelled) throw *problem;
@@ -318,18 +361,22 @@ void Job::Parts::settle() {
 void Job::Parts::take_snapshots() {
   try {
     std::map<std::string, std::string> layout;
-    for (const auto& [worker, paths] : ask_all(internal::kTakeSnapshot, internal::this_process()))
-      for (const std::string& path : paths)
+    bool repeat = true;
+    for (const auto& [worker, actors] : ask_all(internal::kTakeSnapshot, internal::this_process())) {
+      repeat = repeat && actors.repeat;
+      for (const std::string& path : actors.paths)
         if (!layout.emplace(path, worker).second)
           throw_invalid("[job] two actors are called " + path +
                         ": several threads of the driver make actors of one type");
+    }
+    repeat_ = repeat_ && repeat;
     if (layout_ && *layout_ != layout) {
       std::vector<std::string> changes;
       for (const auto& [path, worker] : layout)
         if (!layout_->contains(path)) changes.push_back(path + " has come");
       for (const auto& [path, worker] : *layout_)
         if (!layout.contains(path)) changes.push_back(path + " has gone");
-      throw_invalid("[job] since the loop began " + comma_list(changes) +
+      throw_invalid("[job] since the loop began " + fmt::format("{}", fmt::join(changes, ", ")) +
                     "; a checkpoint has the actors that were there when it began, and they stay");
     }
     OwnedState driver;
@@ -395,7 +442,7 @@ void Job::Parts::write() {
       if (failure) throw *failure;
     } else {
       index_.instructions = ops::cpu_levels();
-      index_.world = cluster_ ? static_cast<int64_t>(cluster_->workers().size()) : 1;
+      index_.world = world();
       folder_->commit(index_);
       event = Event::committed;
     }
@@ -434,6 +481,11 @@ Job::~Job() = default;
 int64_t Job::begin(int64_t total) { return parts_->begin(total); }
 void Job::ended(int64_t step) { parts_->ended(step); }
 bool Job::resumed() const { return parts_->resumed(); }
+void Job::check(double number) { parts_->check(number); }
+void Job::check_current(double number) {
+  if (Parts* loop = Parts::current()) loop->check(number);
+}
+void Job::before_checkpoints(std::function<void()> f) { parts_->before_checkpoints = std::move(f); }
 
 Job::Batch Job::Batches::batch(int64_t step) const {
   const int64_t n = loader_.batches(), epoch = step / n;

@@ -1,6 +1,7 @@
 // Job: a training loop that goes on after a loss from its last checkpoint.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -110,6 +111,15 @@ class Job {
 
   /// Whether its loop went on from a checkpoint.
   bool resumed() const;
+
+  /// A witness: a number that a step comes to, its loss say. It is written down at once, and a step that is
+  /// made again after a loss has to come to the same one: else CheckpointRefused, since something that
+  /// training changes is in no checkpoint. tools::Training does this with every loss.
+  void check(double number);
+  /// The same for the job whose loop this thread is in; nothing if there is none.
+  static void check_current(double number);
+  /// Not for users: `f` runs before the state is looked at, to be saved or loaded; on the driver's thread.
+  void before_checkpoints(std::function<void()> f);
 
  private:
   struct Parts;

@@ -7,20 +7,25 @@
 namespace troupe::internal {
 
 using JobFiles = std::vector<datasets::CheckpointFile>;
-using JobPaths = std::vector<std::string>;
+/// The actors of a worker.
+struct JobActors {
+  std::vector<std::string> paths;
+  /// Steps that are made again come to the same bits: no server has a policy that looks at who comes first.
+  bool repeat = true;
+};
 
-/// Driver to all workers, at rest: they keep what their actors have now, until it is written. The paths of
-/// the actors. (`process`: the driver's.)
-inline constexpr actors::Service<JobPaths(uint64_t process)> kTakeSnapshot{"job.snapshot",
-                                                                           {.timeout = Duration::zero()}};
+/// Driver to all workers, at rest: they keep what their actors have now, until it is written.
+/// (`process`: the driver's.)
+inline constexpr actors::Service<JobActors(uint64_t process)> kTakeSnapshot{"job.snapshot",
+                                                                            {.timeout = Duration::zero()}};
 /// Driver to all workers: they write their snapshots, for the checkpoint of a step. What they have written.
 /// (`job`: a folder within the one that they know, or empty.)
 inline constexpr actors::Service<JobFiles(std::string job, int64_t step)> kWriteSnapshot{
     "job.write", {.timeout = Duration::zero()}};
 /// Driver to all workers: their snapshots are not needed.
 inline constexpr actors::Service<void()> kDropSnapshot{"job.drop"};
-/// Driver to all workers, at rest: their actors become as they were in a checkpoint. The paths of the actors.
-inline constexpr actors::Service<JobPaths(std::string job, int64_t step)> kLoadCheckpoint{
+/// Driver to all workers, at rest: their actors become as they were in a checkpoint.
+inline constexpr actors::Service<JobActors(std::string job, int64_t step)> kLoadCheckpoint{
     "job.load", {.timeout = Duration::zero()}};
 
 }  // namespace troupe::internal

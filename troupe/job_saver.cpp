@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <any>
 #include <functional>
 #include <memory>
 
@@ -12,6 +13,8 @@
 #include "data/checkpoint_files.h"
 #include "nn/module.h"
 #include "nn/module_registry.h"
+#include "parallel/server/server_base.h"
+#include "troupe/rehearsal.h"
 
 namespace troupe::internal {
 namespace {
@@ -24,7 +27,7 @@ struct Gathered {
   std::mutex mutex;
   size_t missing;
   std::optional<Error> failure;
-  JobPaths paths;
+  JobActors actors;
   OwnedState state;
 };
 
@@ -54,12 +57,38 @@ void in_all_mailboxes(const actors::Worker& worker, const Ref<actors::Invocation
           {
             std::lock_guard lock(all->mutex);
             if (failure && !all->failure) all->failure = std::move(failure);
-            all->paths.push_back(cell->path());
+            all->actors.paths.push_back(cell->path());
+            if (const auto* server = dynamic_cast<const parallel::ServerBase*>(&cell->object()))
+              all->actors.repeat = all->actors.repeat && server->repeats();
             if (--all->missing > 0) return;
           }
           end(*all);
         },
         actors::DispatchTarget::pool, "its part of a checkpoint");
+}
+
+// The bytes of an actor that are in no state, as they were when the loop began.
+constexpr const char* kFirstBytes = "job bytes";
+
+// In its mailbox. Says once what training has changed of them.
+void look_for_changes(ActorCell& cell) {
+  std::any& kept = cell.attachments()[kFirstBytes];
+  std::string now = bytes_in_no_state(cell.object(), cell);
+  if (!kept.has_value()) {
+    kept = std::move(now);
+    return;
+  }
+  auto& before = std::any_cast<std::string&>(kept);
+  std::string where;
+  for (size_t i = 0, end; i < std::min(now.size(), before.size()); i = std::max(end, i + 1)) {
+    for (end = i; end < now.size() && now[end] != before[end];) ++end;
+    if (end > i) where += (where.empty() ? "" : ", ") + std::to_string(i) + " to " + std::to_string(end - 1);
+  }
+  if (where.empty()) return;
+  log::warning("[job] training changes bytes of " + cell.path() + " that no checkpoint has: " + where +
+               " of " + std::to_string(now.size()) +
+               ". Name those members in a Keep, behind Keep::anew if they are to " + "begin anew");
+  before.clear();
 }
 
 // What a checkpoint could not bring back.
@@ -116,7 +145,7 @@ JobFiles write_files(const std::string& folder, const std::string& who, OwnedSta
 }
 
 void JobSaver::install(actors::Worker& worker, std::string dir) {
-  std::unique_ptr<JobSaver> made(new JobSaver(worker, std::move(dir)));
+  std::unique_ptr<JobSaver> made(new JobSaver(worker, rehearsed({.dir = std::move(dir)}).dir));
   JobSaver* saver = made.get();
   worker.add_extension(std::move(made));
   kTakeSnapshot.serve_later(worker,
@@ -162,6 +191,7 @@ void JobSaver::snapshot(const Ref<actors::Invocation>& call, uint64_t process) {
       worker_, call,
       [](ActorCell& cell, Gathered& all) {
         OwnedState state = state_of_actor(cell.object(), cell);
+        look_for_changes(cell);
         std::lock_guard lock(all.mutex);
         add_owned(all.state, cell.path(), std::move(state));
       },
@@ -170,7 +200,7 @@ void JobSaver::snapshot(const Ref<actors::Invocation>& call, uint64_t process) {
           std::lock_guard lock(mutex_);
           std::swap(taken_, all.state);
         }
-        kTakeSnapshot.answer(*call, std::move(all.paths));
+        kTakeSnapshot.answer(*call, std::move(all.actors));
       });
 }
 
@@ -205,9 +235,10 @@ void JobSaver::load(const Ref<actors::Invocation>& call, const std::string& job,
         } catch (...) {
           throw current_error().crossing("loading of " + path);
         }
+        look_for_changes(cell);
       };
       in_all_mailboxes(worker_, call, load_one,
-                       [call](Gathered& all) { kLoadCheckpoint.answer(*call, std::move(all.paths)); });
+                       [call](Gathered& all) { kLoadCheckpoint.answer(*call, std::move(all.actors)); });
     } catch (...) {
       call->fail(current_error());
     }

@@ -19,6 +19,7 @@
 #include "ops/environment.h"
 #include "troupe/end_watch.h"
 #include "troupe/job.h"
+#include "troupe/rehearsal.h"
 
 namespace troupe {
 namespace {
@@ -103,7 +104,10 @@ int drive(Cluster& cluster, Signals& signals, EndWatch& watch, const std::functi
     watch.driver_interrupted();
   });
   try {
-    driver(cluster);
+    try {
+      driver(cluster);
+    } catch (const internal::RehearsalEnd&) {  // of its job
+    }
     flush_output();
     internal::net::say_done();
     if (!signals.received()) cluster.shutdown({.timeout = shutdown_timeout});

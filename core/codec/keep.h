@@ -46,10 +46,14 @@ struct KeptAs<Tensor> {
 ///     Keep keep{"random", random, "pole", pole};
 ///   };
 ///
-/// It is found by what saves and loads all of an actor or of a program.
+/// It is found by what saves and loads all of an actor or of a program. What is made anew instead is said,
+/// too, so that a job does not warn of it: Keep keep{"random", random, Keep::anew, cache};
 class Keep final : public Stateful {
  public:
-  /// Names and variables by turns. A name comes once and has no dot in it: else `invalid`.
+  struct Anew {};
+  static constexpr Anew anew{};
+
+  /// Names, or Keep::anew, and variables by turns. A name comes once and has no dot in it: else `invalid`.
   template <class... A>
   explicit Keep(A&&... names_and_variables) {
     static_assert(sizeof...(A) % 2 == 0, "Keep takes names and variables by turns: Keep keep(\"n\", n)");
@@ -60,6 +64,8 @@ class Keep final : public Stateful {
 
   StateDict state() const override;
   void load_state(const StateDict& state) override;
+  /// Where its variables are, those that are made anew as well, and how many bytes each has.
+  const std::vector<std::pair<const void*, size_t>>& covers() const& { return covers_; }
 
  private:
   struct Kept {
@@ -71,12 +77,19 @@ class Keep final : public Stateful {
   template <class T, class... A>
   void add(const char* name, T& x, A&&... rest) {
     internal::check_serializable<T>();
+    covers_.emplace_back(&x, sizeof x);
     add({name, [&x] { return internal::KeptAs<T>::to(x); },
          [&x](Value v) { internal::KeptAs<T>::into(x, std::move(v)); }});
     add(std::forward<A>(rest)...);
   }
+  template <class T, class... A>
+  void add(Anew, T& x, A&&... rest) {
+    covers_.emplace_back(&x, sizeof x);
+    add(std::forward<A>(rest)...);
+  }
   void add(Kept kept);
   std::vector<Kept> kept_;
+  std::vector<std::pair<const void*, size_t>> covers_;
 };
 
 }  // namespace troupe

@@ -78,6 +78,8 @@ class ServerBase : public Actor, public Stateful {
   /// Options of the optimizer: the learning rate, say. From the next update on.
   void set_options(std::map<std::string, Value> changed);
   ServerReport report();
+  /// Whether the same pushes give the same bits whoever comes first.
+  bool repeats() const { return state_.policy().repeats(); }
 
  protected:
   /// In a constructor; the optimizer follows with use().

@@ -143,3 +143,53 @@ TEST_CASE("a driver that has ended is not run again, whoever is killed then", "[
   CHECK(Process::count(job.output, "the sum is 3\n") == 1);
   CHECK(Process::count(job.errors, "start again") == 0);
 }
+
+TEST_CASE("a rehearsal kills a program twice, and says that it survives or what it forgets", "[process]") {
+  const auto rehearsal = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"-n", "2", "--rehearse"});
+    return Launcher(arguments);
+  };
+  const std::string forgetful = program("forgetful");
+  SECTION("nothing") {
+    auto job = rehearsal({forgetful});
+    CHECK(job.exit_code() == 0);
+    CHECK(Process::count(job.errors, "all start again: restart 1 of 2, from a checkpoint\n") == 2);
+    CHECK_THAT(job.errors, Contains("rehearsal: killed twice, it ends with the same bits: all ") &&
+                               Contains(" tensors of step 12\n"));
+    CHECK_THAT(job.output, !Contains("loss "));  // it ends within the loop
+    CHECK(job.nothing_left());
+  }
+  SECTION("a driver's variable, and a member of an actor") {
+    for (const char* what : {"variable", "member"}) {
+      auto job = rehearsal({forgetful, "--forgets", what});
+      INFO(what << "\n" << job.errors);
+      CHECK(job.exit_code() == 5);
+      CHECK_THAT(job.errors, Contains(" tensors of step 12 differ after kills: ") &&
+                                 Contains("Shifted#0.0.weight") &&
+                                 Contains("a driver's variable without a Keep"));
+    }
+  }
+  SECTION("nothing would show") {
+    auto job = rehearsal({forgetful, "--forgets", "everything"});
+    CHECK(job.exit_code() == 5);
+    CHECK_THAT(job.errors, Contains("two runs that nobody disturbs differ, too: "));
+  }
+  SECTION("too short") {
+    auto job = rehearsal({forgetful, "--steps", "7"});
+    CHECK(job.exit_code() == 2);
+    CHECK_THAT(job.errors, Contains("the loop ends at step 7, and kills come at steps 6 and 9"));
+  }
+  SECTION("no job") {
+    auto job = rehearsal({program("quickstart")});
+    CHECK(job.exit_code() == 2);
+    CHECK_THAT(job.errors, Contains("the program has made no checkpoint: has it a Job"));
+  }
+}
+
+TEST_CASE("a program of one process without a cluster is rehearsed, too", "[process]") {
+  const Folder folder;
+  Launcher job({"--rehearse", program("mnist_cnn"), "--chart", (folder.path / "chart.svg").string()});
+  INFO(job.errors);
+  CHECK(job.exit_code() == 0);
+  CHECK_THAT(job.errors, Contains("it ends with the same bits"));
+}

@@ -52,6 +52,23 @@ Ending killed(int64_t rank, int signal) { return {rank, 100 + pid_t(rank), signa
 
 }  // namespace
 
+TEST_CASE("a rehearsal is of one host, and its workers hear of it by a variable") {
+  CHECK(parsed({"--rehearse", "p"}).rehearse);
+  CHECK_FALSE(parsed({"p"}).rehearse);
+  for (const auto& more : std::vector<std::vector<std::string>>{
+           {"-H", "a:1,b:1"}, {"--nnodes", "2", "--master-addr", "a"}, {"--max-restarts", "2"}}) {
+    auto arguments = more;
+    arguments.insert(arguments.end(), {"--rehearse", "p"});
+    CHECK_THAT(refusal(arguments),
+               Catch::Contains("--rehearse is for one host, and restarts the program itself"));
+  }
+  auto options = parsed({"-n", "2", "/bin/true"});
+  const Job job = job_with(options, {});
+  CHECK_FALSE(environment(options, 1, job).contains("TROUPE_REHEARSAL"));
+  options.rehearsal = "12:6:/tmp/d";
+  CHECK(environment(options, 1, job).at("TROUPE_REHEARSAL") == "12:6:/tmp/d");
+}
+
 TEST_CASE("flags of run end at the program", "[launch]") {
   const auto options = parsed({"-n", "3", "--grace", "0.5", "sh", "-n", "7", "--unknown", "--", "--help"});
   CHECK(options.processes == 3);

@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/codec/keep.h"
+#include "troupe/job.h"
 
 namespace troupe::tools {
 
@@ -37,6 +38,7 @@ void Training::load_state(const StateDict& state) {
 void Training::step(double loss, int64_t samples, const Progress::Metrics& more) {
   if (epochs_ > 0 && done_ < steps_)
     bar_.set_label("epoch " + std::to_string(done_ * epochs_ / steps_ + 1) + "/" + std::to_string(epochs_));
+  Job::check_current(loss);
   losses_.add(static_cast<double>(++done_), loss);
   Progress::Metrics metrics{{"loss", loss}};
   metrics.insert(metrics.end(), more.begin(), more.end());

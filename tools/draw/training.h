@@ -17,7 +17,8 @@ struct TrainingOptions {
   bool same_axis = false;    ///< the measure is drawn over the left axis, as the loss is
 };
 
-/// One thread. A checkpoint has its curves, and the bar goes on where it was.
+/// One thread. A checkpoint has its curves, and the bar goes on where it was; every loss is a witness
+/// (Job::check).
 class Training final : public Stateful {
  public:
   /// The file and the title of the chart (SVG), and how many steps there will be. `invalid` as Progress.

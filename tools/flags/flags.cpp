@@ -17,6 +17,7 @@
 #include "data/file.h"
 #include "troupe/job.h"
 #include "troupe/launch.h"
+#include "troupe/rehearsal.h"
 
 namespace troupe::tools {
 namespace {
@@ -317,7 +318,10 @@ std::optional<int> Flags::parse(int argc, const char* const* argv) {
 int run_main(const std::string& program, const std::function<void()>& body) {
   guard_output();
   try {
-    body();
+    try {
+      body();
+    } catch (const internal::RehearsalEnd&) {  // of its job
+    }
     flush_output();
     return 0;
   } catch (const CheckpointRefused& e) {

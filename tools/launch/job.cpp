@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "net/address.h"
 #include "net/protocol/token.h"
+#include "troupe/rehearsal.h"
 
 namespace troupe::tools {
 namespace fs = std::filesystem;
@@ -162,15 +163,17 @@ Share share_of(const RunOptions& options, int64_t node) {
 
 Variables common_variables(const RunOptions& options, const Job& job, const Share& share) {
   auto text = [](int64_t n) { return std::to_string(n); };
-  return {{"WORLD_SIZE", text(options.world_size())},
-          {"LOCAL_WORLD_SIZE", text(share.processes)},
-          {"GROUP_RANK", text(share.node)},
-          {"MASTER_ADDR", job.master_addr.empty() ? "127.0.0.1" : job.master_addr},
-          {"MASTER_PORT", text(job.port)},
-          {"TROUPE_ADDRESS", job.address},
-          {"TROUPE_JOB", job.id},
-          {"TROUPE_TOKEN", job.token},
-          {"TROUPE_RESTART", text(job.restart)}};
+  Variables all{{"WORLD_SIZE", text(options.world_size())},
+                {"LOCAL_WORLD_SIZE", text(share.processes)},
+                {"GROUP_RANK", text(share.node)},
+                {"MASTER_ADDR", job.master_addr.empty() ? "127.0.0.1" : job.master_addr},
+                {"MASTER_PORT", text(job.port)},
+                {"TROUPE_ADDRESS", job.address},
+                {"TROUPE_JOB", job.id},
+                {"TROUPE_TOKEN", job.token},
+                {"TROUPE_RESTART", text(job.restart)}};
+  if (!options.rehearsal.empty()) all.emplace_back(internal::Rehearsal::kVariable, options.rehearsal);
+  return all;
 }
 
 Variables numbers_of(int64_t rank, int64_t local) {

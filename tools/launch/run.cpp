@@ -14,6 +14,7 @@
 #include "tools/launch/agent.h"
 #include "tools/launch/assignment.h"
 #include "tools/launch/check.h"
+#include "tools/launch/rehearse.h"
 #include "tools/launch/supervisor.h"
 
 namespace troupe::tools {
@@ -75,6 +76,7 @@ int run_main(const std::vector<std::string>& arguments) {
       std::cout << check_text(options, job) << std::flush;
       return options.hosts.empty() ? 0 : run_job(options, job);
     }
+    if (options.rehearse && !options.dry_run) return rehearse(options);
     if (!options.dry_run) return run_job(options, job);
     const bool here = options.hosts.empty();
     for (int64_t node = here ? options.node_rank : 0; node < options.nodes; ++node) {

@@ -97,6 +97,10 @@ void combine(const Given& given, RunOptions& options) {
           "that it names");
   }
   const bool listed = !given.hosts.empty() || !given.hostfile.empty();
+  if (options.rehearse && (listed || options.nodes > 1 || options.max_restarts > 0))
+    throw_invalid(
+        "--rehearse is for one host, and restarts the program itself: give no other hosts, nor "
+        "--max-restarts");
   if (given.standalone && (options.nodes > 1 || listed || !options.master_addr.empty()))
     throw_invalid("--standalone means this host alone; it goes with no flag for several hosts");
   if (listed) {
@@ -179,6 +183,8 @@ std::optional<int> parse_run(const std::vector<std::string>& arguments, RunOptio
       .add("--max-restarts", options.max_restarts,
            "start all again when one is killed or lost, so often without a checkpoint in between",
            {0, 1000000})
+      .add("--rehearse", options.rehearse,
+           "run the first 12 steps of its Job twice, with kills the second time, and name what differs")
       .add("--log-dir", options.log_dir, "also write each worker's output to DIR/w<rank>.log")
       .add("--tee", given.tee, "of it only 1 (standard output), 2 (error), 3 (both), or by worker: 0:3,1:2")
       .add("--redirects", given.redirects, "the same, and do not show it")

@@ -39,6 +39,12 @@ constexpr HelpEntry kGlobals[] = {
     {"optim.scheduler", "optim.scheduler(optimizer, schedule[, option]) -> scheduler",
      "Sets an option of an optimizer, \"lr\" unless another one is named, by a schedule, from its step() "
      "on."},
+    {"job", "job([name]) -> job",
+     "A training loop that goes on from its last checkpoint: for step in job():steps(1000) do ... end. "
+     "Where: "
+     "troupe repl --checkpoint DIR."},
+    {"keep", "keep{name = value, ...} -> table",
+     "The same table, which checkpoints have from now on: keep{best = 0, losses = {}}."},
     {"data.of", "data.of(x, y[, options]) -> dataset",
      "Tensors as a data set. Options, of all data sets: batch, shuffle, drop_last, rank, ranks, shard, "
      "order_seed."},
@@ -116,6 +122,12 @@ constexpr HelpEntry kMethods[] = {
     {"dataset:batches", "d:batches([epoch]) -> iterator of x, y",
      "One pass over the set; each has an order of its own."},
     {"dataset:rows", "d:rows(from, count) -> dataset", "A part of it, from row 0."},
+    {"job:steps", "j:steps([total]) -> iterator of step", "0, 1, ..., or from where a checkpoint was made."},
+    {"job:batches", "j:batches(dataset, epochs) -> iterator of x, y, epoch, last",
+     "The same over the batches of all epochs; last: of the epoch."},
+    {"job:check", "j:check(number)",
+     "What a step came to, its loss: one that is made again has to come to the same."},
+    {"job:resumed", "j:resumed() -> boolean", "Whether its loop went on from a checkpoint."},
     {"pipeline:step", "p:step(x, y[, {weights}]) -> future",
      "Forward and backward of a batch, inside a context: loss, losses, weight."},
     {"pipeline:forward", "p:forward(x) -> list", "Forward alone; the outputs of the micro-batches."},

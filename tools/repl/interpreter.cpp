@@ -227,6 +227,7 @@ void Interpreter::open_libraries() {
   open_futures(L_);
   open_cluster(L_);
   open_training(L_);
+  open_jobs(L_);
   open_parallel(L_);
   open_groups(L_);
   open_drawing(L_);
@@ -249,6 +250,7 @@ void Interpreter::remake_cluster(lua_State* L, int workers) {
   if (workers < 1 || workers > 1024)
     throw_invalid("[cluster] a cluster has 1 to 1024 workers, got " + std::to_string(workers));
   steps_.clear();
+  for (const auto& f : std::exchange(at_end_of_cluster_, {})) f();
   session_.reset();
   lua_gc(L, LUA_GCCOLLECT);
   try {

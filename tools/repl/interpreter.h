@@ -48,6 +48,8 @@ class Interpreter {
   Cluster& cluster() { return *cluster_; }
   /// Ends the cluster, and makes another one. `invalid` within a function of this shell that calls others.
   void remake_cluster(lua_State* L, int workers);
+  /// `f` runs once, before another cluster takes the place of this one.
+  void at_end_of_cluster(std::function<void()> f) { at_end_of_cluster_.push_back(std::move(f)); }
   /// The step that calls of a coroutine are part of; null: none.
   std::shared_ptr<script::Step> step_of(lua_State* L);
   void enter(lua_State* L, const std::shared_ptr<script::Step>& step) { steps_[L].push_back(step); }
@@ -82,6 +84,7 @@ class Interpreter {
   std::unique_ptr<Cluster> cluster_;
   MakeCluster make_cluster_;
   std::unique_ptr<script::Session> session_;
+  std::vector<std::function<void()>> at_end_of_cluster_;
   lua_State* L_ = nullptr;
   size_t started_ = 0;  // workers, at first
   size_t used_ = 0, charged_ = 0;
@@ -105,6 +108,7 @@ void open_futures(lua_State* L);     ///< answers of calls
 void open_cluster(lua_State* L);     ///< spawn, references, contexts, workers, ps, inspect, waits
 void open_modules(lua_State* L);     ///< nn.*
 void open_training(lua_State* L);    ///< optim.*, data.*
+void open_jobs(lua_State* L);        ///< job, keep
 void open_parallel(lua_State* L);    ///< pipeline, serve
 void open_groups(lua_State* L);      ///< group, mesh
 void open_drawing(lua_State* L);     ///< plot, timeline, graph, trace

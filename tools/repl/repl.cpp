@@ -49,6 +49,9 @@ A prompt in Lua 5.4 that drives a cluster: actors, calls, gradients, pipelines a
   -e CODE              run this code, then end
   -i                   a prompt after file or code; standard input as if it were typed
   --timeout SECONDS    that a call may take (default 60)
+  --checkpoint DIR     where job() keeps checkpoints; a program of yours needs the flag too
+  --resume             go on from the newest checkpoint in DIR; without any, begin
+  --checkpoint-every N, --checkpoint-keep N   steps from one to the next, and how many stay (default 2)
   --reference          print all that scripts can name, as docs/reference/shell.md
   -h, --help           this text
 )";
@@ -169,7 +172,7 @@ std::pair<Children, LaunchEnvironment> start_workers(const ReplOptions& options)
   const tools::Share share = tools::share_of(run, 0);
   std::vector<std::string> command{job.program};
   if (options.program.empty())
-    command.emplace_back("repl-worker");
+    command.insert(command.end(), {"repl-worker", options.checkpoints.dir});
   else
     command.insert(command.end(), options.program_arguments.begin(), options.program_arguments.end());
   const tools::Descriptor nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -332,6 +335,19 @@ std::optional<int> parse_repl(const std::vector<std::string>& arguments, ReplOpt
         return usage(a + " needs a number of workers from 1 to 1024, got " +
                      (text ? "'" + *text + "'" : "nothing"));
       (a == "-n" || a == "--processes" ? options.workers : in_process) = static_cast<int>(n);
+    } else if (a == "--checkpoint") {
+      const auto dir = next();
+      if (!dir || dir->empty()) return usage("--checkpoint needs a folder");
+      options.checkpoints.dir = *dir;
+    } else if (a == "--resume") {
+      options.checkpoints.resume = true;
+    } else if (a == "--checkpoint-every" || a == "--checkpoint-keep") {
+      const auto text = next();
+      char* end = nullptr;
+      const long n = text ? std::strtol(text->c_str(), &end, 10) : 0;
+      if (!text || text->empty() || *end || n < 1)
+        return usage(a + " needs a number above 0, got " + (text ? "'" + *text + "'" : "nothing"));
+      (a == "--checkpoint-every" ? options.checkpoints.every : options.checkpoints.keep) = n;
     } else if (a == "--timeout") {
       const auto text = next();
       options.timeout = text ? number_in(*text).value_or(0) : 0;
@@ -339,8 +355,9 @@ std::optional<int> parse_repl(const std::vector<std::string>& arguments, ReplOpt
     } else if (a == "-" || !a.starts_with("-")) {
       break;
     } else {
-      const std::string near = nearest(
-          a, {"--processes", "--workers", "--timeout", "--reference", "--help", "-n", "-w", "-e", "-i"});
+      const std::string near =
+          nearest(a, {"--processes", "--workers", "--timeout", "--reference", "--help", "-n", "-w", "-e",
+                      "-i", "--checkpoint", "--resume", "--checkpoint-every", "--checkpoint-keep"});
       return usage("unknown flag '" + a + "'" + (near.empty() ? "" : "; did you mean " + near + "?"));
     }
   }
@@ -361,6 +378,9 @@ std::optional<int> parse_repl(const std::vector<std::string>& arguments, ReplOpt
   if (options.workers && in_process)
     return usage("-n and -w exclude each other: workers are processes, or in this process");
   if (!options.workers && in_process) options.workers = -in_process;
+  const Checkpoints& saved = options.checkpoints;
+  if (saved.dir.empty() && (saved.resume || saved.every))
+    return usage("--resume and --checkpoint-every need --checkpoint, the folder");
   return {};
 }
 
@@ -383,6 +403,7 @@ int repl_main(const std::vector<std::string>& arguments) {
     ClusterOptions cluster_options;
     cluster_options.timeout =
         std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.timeout));
+    cluster_options.checkpoints = options.checkpoints;
     // Another cluster, once the last one has ended. Ctrl-C is for the thread that runs scripts: the threads
     // that are made here leave it alone.
     const Interpreter::MakeCluster make = [&](int workers) {
@@ -432,8 +453,10 @@ int repl_main(const std::vector<std::string>& arguments) {
   }
 }
 
-int repl_worker_main() {
-  return launch([](Cluster&) {});
+int repl_worker_main(const std::vector<std::string>& arguments) {
+  ClusterOptions options;
+  if (!arguments.empty()) options.checkpoints.dir = arguments[0];
+  return launch([](Cluster&) {}, options);
 }
 
 }  // namespace troupe::repl

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "troupe/checkpoints.h"
+
 namespace troupe::repl {
 
 struct ReplOptions {
@@ -16,6 +18,7 @@ struct ReplOptions {
   std::vector<std::string> arguments;  ///< arg in Lua: the script, then what follows it
   bool interactive = false;            ///< -i
   double timeout = 60;                 ///< seconds that a call may take
+  Checkpoints checkpoints = {};        ///< of job()
 };
 
 /// Reads the arguments after `troupe repl`. An exit code where there is nothing to start.
@@ -25,7 +28,7 @@ std::optional<int> parse_repl(const std::vector<std::string>& arguments, ReplOpt
 /// The verb: arguments after `repl`, to exit code: 0, what os.exit() was given, 1 where a script failed, 2
 /// for wrong flags, 3 where workers did not come together, 130 after Ctrl-C.
 int repl_main(const std::vector<std::string>& arguments);
-/// The hidden verb of workers that a shell starts of its own program.
-int repl_worker_main();
+/// The hidden verb of workers that a shell starts of its own program: arguments after `repl-worker`.
+int repl_worker_main(const std::vector<std::string>& arguments);
 
 }  // namespace troupe::repl

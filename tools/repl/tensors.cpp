@@ -350,11 +350,8 @@ int detach(lua_State* L) {
   return 1;
 }
 
-template <int (*What)(const Tensor&)>
-int number(lua_State* L) {
-  lua_pushinteger(L, What(get<Tensor>(L, 1)));
-  return 1;
-}
+int numel(lua_State* L) { return lua_pushinteger(L, get<Tensor>(L, 1).numel()), 1; }
+int dim(lua_State* L) { return lua_pushinteger(L, get<Tensor>(L, 1).dim()), 1; }
 
 // tensor{{1, 2}, {3, 4}}, tensor({1, 2}, "float64")
 int make_tensor(lua_State* L) {
@@ -453,29 +450,28 @@ Tensor tensor_of_table(lua_State* L, int at, std::optional<DType> dtype) {
 }
 
 void open_tensors(lua_State* L) {
-  make_type<Tensor>(L,
-                    {{"__add", guarded<binary<kAdd>>},
-                     {"__sub", guarded<binary<kSub>>},
-                     {"__mul", guarded<binary<kMul>>},
-                     {"__div", guarded<binary<kDiv>>},
-                     {"__pow", guarded<binary<kPow>>},
-                     {"__mod", guarded<binary<kMod>>},
-                     {"__idiv", guarded<binary<kFloor>>},
-                     {"__unm", guarded<negative>},
-                     {"__eq", guarded<no_comparison>},
-                     {"__lt", guarded<no_comparison>},
-                     {"__le", guarded<no_comparison>},
-                     {"__len", guarded<length>},
-                     {"__pairs", guarded<rows>},
-                     {"__tostring", guarded<to_string>},
-                     {"item", guarded<item>},
-                     {"tolist", guarded<to_table>},
-                     {"size", guarded<size>},
-                     {"numel", guarded<number<+[](const Tensor& t) { return static_cast<int>(t.numel()); }>>},
-                     {"dim", guarded<number<+[](const Tensor& t) { return t.dim(); }>>},
-                     {"backward", guarded<backward>},
-                     {"detach", guarded<detach>},
-                     {"requires_grad_", guarded<requires_grad_>}});
+  make_type<Tensor>(L, {{"__add", guarded<binary<kAdd>>},
+                        {"__sub", guarded<binary<kSub>>},
+                        {"__mul", guarded<binary<kMul>>},
+                        {"__div", guarded<binary<kDiv>>},
+                        {"__pow", guarded<binary<kPow>>},
+                        {"__mod", guarded<binary<kMod>>},
+                        {"__idiv", guarded<binary<kFloor>>},
+                        {"__unm", guarded<negative>},
+                        {"__eq", guarded<no_comparison>},
+                        {"__lt", guarded<no_comparison>},
+                        {"__le", guarded<no_comparison>},
+                        {"__len", guarded<length>},
+                        {"__pairs", guarded<rows>},
+                        {"__tostring", guarded<to_string>},
+                        {"item", guarded<item>},
+                        {"tolist", guarded<to_table>},
+                        {"size", guarded<size>},
+                        {"numel", guarded<numel>},
+                        {"dim", guarded<dim>},
+                        {"backward", guarded<backward>},
+                        {"detach", guarded<detach>},
+                        {"requires_grad_", guarded<requires_grad_>}});
   luaL_getmetatable(L, ObjectName<Tensor>::value);
   lua_pushcfunction(L, guarded<tensor_index>);
   lua_setfield(L, -2, "__index");

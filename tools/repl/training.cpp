@@ -1,11 +1,11 @@
 // optim.* and data.* in Lua.
 #include "autograd/distributed/optim/distributed_optimizer.h"
-#include "data/loader.h"
 #include "data/safetensors.h"
 #include "data/set_catalog.h"
 #include "optim/clip.h"
 #include "optim/optim.h"
 #include "optim/optimizer_catalog.h"
+#include "tools/repl/dataset_object.h"
 #include "tools/repl/interpreter.h"
 #include "tools/repl/objects.h"
 
@@ -40,16 +40,6 @@ struct SchedulerObject {
 template <>
 struct ObjectName<SchedulerObject> {
   static constexpr const char* value = "scheduler";
-};
-
-struct DatasetObject {
-  datasets::Dataset set;
-  datasets::LoaderOptions options;
-  int64_t epoch = 0;  ///< of the next batches() that names none
-};
-template <>
-struct ObjectName<DatasetObject> {
-  static constexpr const char* value = "dataset";
 };
 
 struct EpochObject {

@@ -1,6 +1,9 @@
 #include "autograd/distributed/optim/owned_state.h"
 
+#include <malloc.h>
+
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "autograd/distributed/optim/held_module.h"
@@ -10,7 +13,9 @@
 #include "core/tensor/creation.h"
 #include "nn/module_registry.h"
 #include "ops/random.h"
+#include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
+#include "optim/schedule.h"
 
 namespace troupe::internal {
 namespace {
@@ -198,6 +203,30 @@ void load_actor(Actor& actor, const actors::ActorCell& cell, OwnedState state) {
     Owned(&cell, held.get(), actor.made_parts().get()).load(state);
   }
   refuse_left(state, "actor " + cell.label());
+}
+
+std::string bytes_in_no_state(Actor& actor, const actors::ActorCell& cell) {
+  if (cell.type().name.starts_with("troupe::") || dynamic_cast<Stateful*>(&actor)) return {};
+  const auto* object = static_cast<const char*>(dynamic_cast<const void*>(&actor));
+  const size_t size = malloc_usable_size(const_cast<char*>(object));  // actors are made with new
+  std::string bytes(object, size);
+  const auto cover = [&](const void* from, size_t n) {
+    const auto* at = static_cast<const char*>(from);
+    if (std::less<>()(at, object) || !std::less<>()(at, object + size)) return;
+    const auto begin = static_cast<size_t>(at - object);
+    std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(begin), std::min(n, size - begin), '\0');
+  };
+  for (const nn::Module* m : nn::modules_within(object, size))
+    cover(dynamic_cast<const void*>(m), m->object_size());
+  for (const Stateful* s : Stateful::made_by(&cell)) {
+    if (const auto* keep = dynamic_cast<const Keep*>(s))
+      for (const auto& [at, n] : keep->covers()) cover(at, n);
+    // Others have what changes elsewhere in memory.
+    if (const auto* scheduler = dynamic_cast<const optim::Scheduler*>(s)) cover(scheduler, sizeof *scheduler);
+    if (const auto* plateau = dynamic_cast<const optim::Plateau*>(s)) cover(plateau, sizeof *plateau);
+    if (const auto* scaler = dynamic_cast<const optim::LossScaler*>(s)) cover(scaler, sizeof *scaler);
+  }
+  return bytes;
 }
 
 OwnedState state_of_driver() {

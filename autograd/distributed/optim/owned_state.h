@@ -20,6 +20,11 @@ OwnedState state_of_actor(Actor& actor, const actors::ActorCell& cell);
 /// In its mailbox. `invalid`, naming what is missing, too much or other: the actor is then good for nothing.
 void load_actor(Actor& actor, const actors::ActorCell& cell, OwnedState state);
 
+/// In its mailbox. The bytes of the object, with zeros in place of what has its state elsewhere: modules,
+/// what is Stateful, and what a Keep names. Others that training changes are in no checkpoint. Empty: an
+/// actor that is itself Stateful, or one of ours.
+std::string bytes_in_no_state(Actor& actor, const actors::ActorCell& cell);
+
 /// The same of what the driver made, on its thread, while nothing is under way.
 OwnedState state_of_driver();
 void load_driver(OwnedState state);

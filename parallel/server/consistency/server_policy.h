@@ -25,6 +25,8 @@ struct ServerPolicy {
 
   /// Whether pushes are held until their step closes.
   bool holds() const { return kind != Kind::async && !(kind == Kind::ssp && bound > 0); }
+  /// Whether what trainers read and how they are summed depends on what they push alone, not on when.
+  bool repeats() const { return holds() && kind != Kind::quorum; }
   std::string str() const;
   /// `invalid`, saying what was expected, for other texts and for numbers out of range.
   static ServerPolicy parse(const std::string& text);
