@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Measures entries of bench/results/ again, and writes them with today's machine, date and commit.
 
-    record.py BIN_DIR PEER NAME...     NAME: calls, calls-tcp, chain, collectives, contexts, references, scale, shell
+    record.py BIN_DIR PEER NAME...     NAME: calls, calls-tcp, chain, collectives, contexts, references, scale, shell, tls
 
 Title, notes, and the command of a comparison are those of the file. bench/figures.py then writes the page.
 """
 import datetime, json, os, pathlib, re, statistics, subprocess, sys
 
+import tls as encrypted
 from programs import command, lines
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -102,12 +103,19 @@ def shell(bin_dir, peer, entry):
                       ["training step of the demo (784-128-10, batches of 64, two workers)", *both("repl_training_step_us")], *kept]}]
 
 
+def tls(bin_dir, peer, entry):
+    return [{"columns": encrypted.COLUMNS, "rows": encrypted.rows(str(bin_dir), int(entry["command"].split()[-1]))}]
+
+
 MEASURED = {"calls": compared, "calls-tcp": compared, "chain": chain, "collectives": compared, "contexts": contexts, "references": references, "scale": scale,
-            "shell": shell}
+            "shell": shell, "tls": tls}
 
 
 # Entries that no file has yet.
-NEW = {"collectives": {"title": "Sums over groups",
+NEW = {"tls": {"title": "Calls over TCP by TLS",
+               "command": "./dev bench tls 5",
+               "notes": ["Two processes over loopback, plain and with `TROUPE_TLS=require`, in turns. Both ends share the machine's cores, so both ends' work counts; between hosts each has its own."]},
+       "collectives": {"title": "Sums over groups",
                        "command": "./dev bench compare collectives mpi ddp --rounds 5",
                        "notes": ["Between processes of one host. all_reduce of float32 in place, called in methods of actors; the peers are PyTorch's Gloo and, in "
                                  "the lines of mpi, Open MPI where it is installed. The last lines: a data-parallel step of "

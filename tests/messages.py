@@ -14,6 +14,7 @@ FOLDERS = ("core", "ops", "net", "autograd", "actors", "nn", "optim", "data", "r
 FRAME = re.compile(r"actors/worker/(service|common_method|worker\w*)\.(h|cpp)")  # where messages have no types yet
 BY_HAND = re.compile(r"\b(add_service|add_actor_method|call_service)\s*\(|\bmethod_id\(\"")
 DECLARED = re.compile(r"((?:^[ ]*///[^\n]*\n)+)(?:inline )?constexpr (?:\w+::)*(Service|CommonMethod)<", re.M)
+GUESTS = "actors/worker/guests.h"  # what guests may call
 ANY = re.compile(r"^(?:inline )?constexpr (?:\w+::)*(?:Service|CommonMethod)<", re.M)
 
 
@@ -48,8 +49,18 @@ def signature(type_, text):
     return plain(result), [plain(p) for p in parameters if p]
 
 
+def open_to_guests(root):
+    """The names that the file lists."""
+    found = re.search(r"array<std::string_view, (\d+)> kOpenToGuests = \{([^}]*)\}", (root / GUESTS).read_text())
+    names = re.findall(r'"([^"]*)"', found[2])
+    if len(names) != int(found[1]):
+        sys.exit(f"{GUESTS}: kOpenToGuests has {found[1]} places for {len(names)} names")
+    return names
+
+
 def declarations(root):
     """Yields (place, wrong) or (place, row, what it is sent as)."""
+    guests = open_to_guests(root)
     for folder in FOLDERS:
         for file in sorted((root / folder).rglob("*")):
             path = file.relative_to(root).as_posix()
@@ -83,6 +94,7 @@ def declarations(root):
                 how += ["no deadline"] if "timeout = Duration(0)" in options else []
                 how += ["handled although its caller gives up"] if "detached" in options else []
                 how += ["also without its contents"] if "takes_unplaced" in options else []
+                how += ["open to guests"] if name in guests and found[2] == "Service" else []
                 carried = f"`{', '.join(carried)}`" if carried else ""
                 answer = "" if result == "void" else f"`{result}`"
                 yield place, f"| `{name}` | {who} | {when} | {carried} | {answer} | {', '.join(how)} |", (name, carried, answer)
@@ -98,6 +110,9 @@ def main():
         name, *contents = message[0]
         if sent_as.setdefault(name, contents) != contents:
             wrong.append(f"{place}: {name} is declared twice, with different contents")
+    for name in open_to_guests(ROOT):
+        if name not in sent_as:
+            wrong.append(f"{GUESTS}: {name} is open to guests, and no message is declared so")
     table = "| message | from, to | when | carries | answer | how |\n|---|---|---|---|---|---|\n" + "".join(f"{r}\n" for r in sorted(rows))
     page = PAGE.read_text()
     before, begin, rest = page.partition(BEGIN)

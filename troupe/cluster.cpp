@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/random.h>
 
+#include <cerrno>
 #include <charconv>
 #include <optional>
 
@@ -14,6 +15,7 @@
 #include "core/base/shown.h"
 #include "net/address.h"
 #include "net/sim/network.h"
+#include "net/socket/loop/fd.h"
 #include "net/socket/loop/own_address.h"
 #include "ops/dispatch/threads.h"
 #include "parallel/pipeline/pipeline.h"
@@ -183,8 +185,12 @@ struct Process : WorkerStack {
     try {
       listen(internal::net::address_to_listen_on(e.address, limit));
     } catch (const Error& error) {
-      if (e.address_note.empty()) throw;
-      throw_error(error.kind(), error.message() + ". " + e.address_note);
+      if (!e.address_note.empty()) throw_error(error.kind(), error.message() + ". " + e.address_note);
+      if (error.message().find(internal::net::errno_text(EADDRINUSE)) == std::string::npos) throw;
+      throw_error(error.kind(), error.message() +
+                                    ". Another job or program has that address: give this one another, by "
+                                    "MASTER_PORT or TROUPE_ADDRESS, the same for all workers, or by "
+                                    "--master-port of troupe run");
     }
   }
   void listen_at(const LaunchEnvironment& e) {

@@ -3,6 +3,7 @@
 
 #include "actors/cell/call_inline.h"
 #include "actors/membership/connection_state.h"
+#include "actors/worker/guests.h"
 #include "actors/worker/worker.h"
 #include "core/base/log.h"
 
@@ -70,6 +71,15 @@ net::Message message_of(net::Reply& reply, const net::DevicePlacing& placing) {
   return message;
 }
 
+// What a guest may not send. A call that waits for its answer gets one; anything else ends the connection.
+void refuse_guest(net::Connection& connection, const net::Packet& packet, const std::string& what) {
+  const auto* call = std::get_if<net::Call>(&packet);
+  const Error why(ErrorKind::invalid, "[call] " + connection.peer().name +
+                                          " is a guest of the cluster, and may not call " + what);
+  if (!call || call->id == 0) throw why;
+  connection.send(net::encode(net::Reply{call->id, why}));
+}
+
 }  // namespace
 
 void Worker::receive_call(net::Connection& connection, net::Call call) {
@@ -109,6 +119,12 @@ void Worker::on_message(net::Connection& connection, net::Message message) {
     net::Packet packet = net::decode(std::move(message));
     const WorkerId from = connection.peer().id;
     if (from == kNoWorker) throw_invalid("a call or reply from a peer without a number");
+    if (is_guest(from)) {
+      const auto* call = std::get_if<net::Call>(&packet);
+      const auto service = call && call->target.number == 0 ? services_.find(call->method) : services_.end();
+      if (!call || !open_to_guests(*call))
+        return refuse_guest(connection, packet, service == services_.end() ? "that" : service->second.name);
+    }
     if (auto* handling = ConnectionState::of(connection)) handling->begins(packet);
     CallFrameScope scope(callback_frame());
     if (auto* started = std::get_if<net::Started>(&packet)) {

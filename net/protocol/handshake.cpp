@@ -23,7 +23,7 @@ constexpr size_t kHelloBytes = sizeof(Nonce) + sizeof(uint64_t);  // behind the 
 constexpr const char* kOtherJob =
     "belongs to another job, which has the same token: give each job an address of its own";
 
-constexpr uint32_t kTlsWanted = 1;  // in place of the zero
+constexpr uint32_t kTlsWanted = 1;  // in place of a standing
 
 std::vector<std::byte> preamble(uint32_t version, uint32_t mark = 0) {
   std::vector<std::byte> out(kPreamble);
@@ -111,20 +111,23 @@ void check_token(const std::string& token) {
 Handshake::Handshake(Role role, std::string token, PeerInfo self, const Nonce& nonce, TimePoint deadline,
                      uint64_t job, uint32_t version)
     : role_(role),
-      token_(std::move(token)),
+      credentials_(token, standing_of(self.id)),
+      standing_(standing_of(self.id)),
       nonce_(nonce),
       deadline_(deadline),
       job_(job),
       version_(version) {
-  check_token(token_);
+  check_token(token);
   check_peer_info(self);
   self_ = encode_info(self);
   expect(Step::hello, kPreamble);
-  if (role_ == Role::connector) put_hello();
+  if (role_ != Role::connector) return;
+  secret_ = credentials_.secret(standing_, job_);
+  put_hello(standing_);
 }
 
-void Handshake::put_hello() {
-  put(preamble(version_));
+void Handshake::put_hello(Standing standing) {
+  put(preamble(version_, static_cast<uint32_t>(standing)));
   put(nonce_);
   put(std::as_bytes(std::span(&job_, 1)));
 }
@@ -157,7 +160,8 @@ void Handshake::advance() {
     case Step::nonce:
       if (role_ == Role::connector) return on_listener_proof();
       take_hello();
-      put_hello();
+      secret_ = credentials_.secret(standing_, other_job_);
+      put_hello(Standing::member);
       put(mac("listener", {}));
       return expect(Step::proof, kInfoBytes + kMacBytes);
     case Step::proof:
@@ -173,15 +177,21 @@ void Handshake::on_hello() {
   uint32_t version, mark;
   std::memcpy(&version, input_.data() + 8, 4);
   std::memcpy(&mark, input_.data() + 12, 4);
-  const bool wants_tls = mark == kTlsWanted && role_ == Role::connector;
-  if (std::memcmp(input_.data(), kMagic, 8) != 0 || (mark != 0 && !wants_tls))
+  const bool wants_tls = mark == kTlsWanted && role_ == Role::connector,
+             member = mark == static_cast<uint32_t>(Standing::member),
+             guest = mark == static_cast<uint32_t>(Standing::guest) && role_ == Role::listener;
+  if (std::memcmp(input_.data(), kMagic, 8) != 0 || (!member && !guest && !wants_tls))
     return refuse(Refusal::garbage, "does not speak Troupe's protocol");
   if (version != version_) {
     if (role_ == Role::listener) put(preamble(version_));  // the connector names both versions
-    return refuse(Refusal::version,
-                  fmt::format("speaks version {} of the protocol, this side version {}", version, version_));
+    return refuse(
+        Refusal::version,
+        fmt::format("speaks version {} of the protocol, this side version {}: build the programs of all "
+                    "workers with one version of Troupe",
+                    version, version_));
   }
   if (wants_tls) return refuse(Refusal::encryption, kSpeaksTlsAlone);
+  if (role_ == Role::listener) standing_ = guest ? Standing::guest : Standing::member;
   expect(Step::nonce, role_ == Role::listener ? kHelloBytes : kHelloBytes + kMacBytes);
 }
 
@@ -225,7 +235,13 @@ bool Handshake::read_peer() {
   peer_.name.assign(reinterpret_cast<const char*>(input_.data()) + 5, std::to_integer<size_t>(input_[4]));
   peer_bytes_.assign(input_.begin(), input_.begin() + kInfoBytes);
   const bool clean = std::none_of(peer_.name.begin(), peer_.name.end(), is_control);
-  if (!clean || encode_info(peer_) != peer_bytes_) refuse(Refusal::garbage, "gives itself a malformed name");
+  if (!clean || encode_info(peer_) != peer_bytes_) {
+    refuse(Refusal::garbage, "gives itself a malformed name");
+  } else if (const Standing proved = role_ == Role::listener ? standing_ : Standing::member;
+             standing_of(peer_.id) != proved) {
+    refuse(Refusal::garbage, fmt::format("is a {} by what it proves, and calls itself number {}",
+                                         proved == Standing::guest ? "guest" : "member", peer_.id));
+  }
   return state_ == State::waiting;
 }
 
@@ -256,7 +272,7 @@ Handshake::Mac Handshake::mac(std::string_view label, std::span<const std::byte>
   add(connector ? &job_ : &other_job_, sizeof job_);
   add(connector ? &other_job_ : &job_, sizeof job_);
   add(more.data(), more.size());
-  return keyed_hash(token_, text);
+  return keyed_hash(secret_, text);
 }
 
 bool Handshake::matches(const Mac& expected, size_t offset) const {

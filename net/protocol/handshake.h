@@ -1,9 +1,13 @@
 // How two ends prove to each other that they know the cluster's token, before anything else is believed.
 //
-//   connector -> listener   hello:  magic (8), version (4), zero (4), nonce (32), job (8)
-//   listener -> connector   hello, then HMAC(token, "listener", version, both nonces, both jobs)
-//   connector -> listener   who it is (260), HMAC(token, "connector", version, both nonces, jobs, who it is)
-//   listener -> connector   who it is (260), HMAC(token, "welcome", version, both nonces, jobs, both peers)
+//   connector -> listener   hello:  magic (8), version (4), standing (4), nonce (32), job (8)
+//   listener -> connector   hello, then HMAC(secret, "listener", version, both nonces, both jobs)
+//   connector -> listener   who it is (260), HMAC(secret, "connector", version, both nonces, jobs, who it is)
+//   listener -> connector   who it is (260), HMAC(secret, "welcome", version, both nonces, jobs, both peers)
+//
+// The secret is that of the connector's standing, member or guest, and job (net/protocol/standing.h); a
+// member derives both from the token, and who listens is a member. A peer's number has to be one of its
+// standing.
 //
 // A pure state machine: bytes in, bytes out; time and randomness are inputs. All fields have fixed sizes, so
 // an unauthenticated peer can make this side hold less than a kilobyte. The token itself never travels. Each
@@ -20,12 +24,13 @@
 #include <string_view>
 #include <vector>
 
+#include "net/protocol/standing.h"
 #include "net/transport.h"
 
 namespace troupe::internal::net {
 
 /// Spoken by this build. The first 16 bytes of a hello have the same form in every version.
-inline constexpr uint32_t kProtocolVersion = 12;
+inline constexpr uint32_t kProtocolVersion = 13;
 inline constexpr size_t kNameBytes = 255;  ///< longest PeerInfo::name
 inline constexpr size_t kTokenBytes = 16;  ///< shortest token
 
@@ -58,7 +63,8 @@ class Handshake {
   enum class State { waiting, done, refused };
   enum class Refusal { none, garbage, version, token, job, encryption, certificate, timeout };
 
-  /// `deadline`: see tick(). `job`: of job_number(). `version` is kProtocolVersion but in tests.
+  /// `token`: a guest's pass, if the number of `self` is a guest's. `deadline`: see tick(). `job`: of
+  /// job_number(). `version` is kProtocolVersion but in tests.
   Handshake(Role role, std::string token, PeerInfo self, const Nonce& nonce, TimePoint deadline,
             uint64_t job = 0, uint32_t version = kProtocolVersion);
 
@@ -74,7 +80,7 @@ class Handshake {
 
   State state() const { return state_; }
   Refusal refusal() const { return refusal_; }
-  /// What the other side did wrong: "speaks version 9 of the protocol, this side version 1".
+  /// What the other side did wrong: "speaks version 9 of the protocol, this side version 1: ...".
   const std::string& text() const { return text_; }
   /// Valid once done.
   const PeerInfo& peer() const { return peer_; }
@@ -90,7 +96,7 @@ class Handshake {
   void on_welcome();
   void refuse(Refusal why, std::string text);
   void expect(Step step, size_t bytes);
-  void put_hello();
+  void put_hello(Standing standing);
   void take_hello();
   bool other_job() const { return job_ && other_job_ && job_ != other_job_; }
   void put(std::span<const std::byte> bytes) { output_.insert(output_.end(), bytes.begin(), bytes.end()); }
@@ -99,7 +105,9 @@ class Handshake {
   bool read_peer();
 
   Role role_;
-  std::string token_;
+  Credentials credentials_;
+  Standing standing_;            // of the connector
+  std::string secret_;           // once the connector's standing and job are known
   std::vector<std::byte> self_;  // encoded
   Nonce nonce_, other_nonce_{};
   TimePoint deadline_;

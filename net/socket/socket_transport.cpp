@@ -51,6 +51,8 @@ class SocketTransport final : public Transport {
   }
 
   std::unique_ptr<Listener> listen(const std::string& address) override {
+    if (standing_of(core_->self().id) == Standing::guest)
+      throw_invalid("[net] a guest listens nowhere: it connects to members");
     const auto point = std::make_shared<ListenPoint>(core_, parse_address(address));
     point->start();
     std::lock_guard lock(mutex_);

@@ -119,7 +119,20 @@ class Ssh(Launcher):
                 listening.kill()
                 listening.wait()
 
+        def cut_off():
+            job = self.run(self.troupe_run("-H", "east:2,west:1", str(self.programs / "endings"), "--mode", "spin"))
+            job.await_text("spinning")
+            self.hosts.cut("west")
+            try:
+                codes = job.codes()
+                require(codes == [4], f"exit codes {codes}, expected 4")
+                require("w2 was lost: " in job.text and "has been silent for 5" in job.text, "it does not say that w2 is silent")
+                await_nothing(self.programs / "endings")  # there neither: each side misses the other
+            finally:
+                self.hosts.cut("west", up=True)
+
         return {
+            "a host is cut off": cut_off,
             "addresses of IPv6": lambda: self.ends_with(self.troupe_run("-H", "[fd77::1]:2,[fd77::2]:1", *program), {0}, done),
             "links are encrypted": lambda: self.ends_with(self.troupe_run("-H", "east:2,west:1", *program, TROUPE_TLS="1"), {0}, done),
             "links are not encrypted": lambda: self.ends_with(self.troupe_run("-H", "east:2,west:1", *program, TROUPE_TLS="0", TROUPE_LOG="info"), {0},

@@ -95,6 +95,11 @@ class Hosts:
             for device in ("lo", link):
                 call("ip", "-n", namespace, "link", "set", device, "up")
 
+    def cut(self, host, up=False):
+        """Nothing comes through to that host, and nobody is told; until it is up again."""
+        link = f"tr{os.getpid()}{host[0]}"
+        call("ip", "-n", self.namespaces[host], "link", "set", link, "up" if up else "down")
+
     def start(self, host, command, environment={}, **more):
         """A process of its own group on that host; with nothing in its environment but what a login has."""
         # Not by ip netns exec, which hides /sys/fs/cgroup from slurmd.

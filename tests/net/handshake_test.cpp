@@ -1,8 +1,11 @@
 // The handshake as a pure machine: honest ends meet, everybody else is refused.
 #include "net/protocol/handshake.h"
 
-#include <catch2/catch.hpp>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 
+#include <catch2/catch.hpp>
+#include <cstring>
 #include <optional>
 
 using namespace troupe;
@@ -132,16 +135,17 @@ TEST_CASE("other versions are refused on both ends, naming both") {
   auto b = listener(kShared, 2);
   meet(a, b);
   CHECK(a.refusal() == Refusal::version);
-  CHECK(a.text() == "speaks version 2 of the protocol, this side version 4");
+  const std::string advice = ": build the programs of all workers with one version of Troupe";
+  CHECK(a.text() == "speaks version 2 of the protocol, this side version 4" + advice);
   CHECK(b.refusal() == Refusal::version);
-  CHECK(b.text() == "speaks version 4 of the protocol, this side version 2");
+  CHECK(b.text() == "speaks version 4 of the protocol, this side version 2" + advice);
 }
 
 TEST_CASE("no changed bit survives the handshake") {
   const size_t sizes[] = {56, 88, 292, 292};
   for (int message = 0; message < 4; ++message)
     for (size_t byte = 0; byte < sizes[message]; ++byte)
-      for (const int bit : {0, 3, 7}) {
+      for (const int bit : {0, 1, 3, 7}) {
         auto a = connector(), b = listener();
         meet(a, b, Flip{message, byte, static_cast<std::byte>(1 << bit)});
         CAPTURE(message, byte, bit);
@@ -279,4 +283,92 @@ TEST_CASE("keys of a purpose follow from token, purpose and job") {
   CHECK(key != derived_key("some other token", "member", 7));
   CHECK(key != derived_key(kShared, "guest", 7));
   CHECK(key != derived_key(kShared, "member", 8));
+}
+
+TEST_CASE("a guest meets a member by a pass that the token gives, and by nothing else") {
+  const auto guest = [](const std::string& secret, WorkerId id = kFirstGuest, uint64_t job = 0) {
+    return Handshake(Role::connector, secret, {id, "guest"}, nonce_of(1), kDeadline, job);
+  };
+  for (const std::string job : {"", "slurm-1.0"}) {
+    const std::string pass = guest_pass(kShared, job);
+    REQUIRE(pass.size() == 80);
+    CHECK(job_of_pass(pass) == job_number(kShared, job));
+    auto a = guest(pass, kFirstGuest + 3, job_of_pass(pass));
+    Handshake b(Role::listener, kShared, {7, "w7"}, nonce_of(2), kDeadline, job_number(kShared, job));
+    meet(a, b);
+    REQUIRE(a.state() == State::done);
+    REQUIRE(b.state() == State::done);
+    CHECK(a.peer().name == "w7");
+    CHECK(b.peer().id == kFirstGuest + 3);
+  }
+  // A pass of another token or job, no pass at all, and a pass in place of the token.
+  const std::string pass = guest_pass(kShared, "");
+  struct Case {
+    std::string secret;
+    WorkerId id;
+    uint64_t job;
+  };
+  for (const Case& c : {Case{guest_pass("some other token", ""), kFirstGuest, 0},
+                        Case{guest_pass(kShared, "slurm-1.0"), kFirstGuest, 0}, Case{kShared, kFirstGuest, 0},
+                        Case{pass, 3, 0}, Case{pass.substr(0, 64), 3, 0}, Case{pass, kNoWorker, 0}}) {
+    INFO(c.secret << " " << c.id);
+    auto a = guest(c.secret, c.id, c.job);
+    auto b = listener();
+    meet(a, b);
+    CHECK(a.refusal() == Refusal::token);
+    CHECK(b.refusal() == Refusal::token);
+  }
+  // Of a job that this is not.
+  const std::string neighbour = guest_pass(kShared, "slurm-2.0");
+  auto a = guest(neighbour, kFirstGuest, job_of_pass(neighbour));
+  Handshake b(Role::listener, kShared, {7, "w7"}, nonce_of(2), kDeadline, job_number(kShared, "slurm-1.0"));
+  meet(a, b);
+  CHECK(b.refusal() == Refusal::job);
+  for (const std::string& text : {std::string("short"), pass + "0", std::string(80, 'g')})
+    CHECK_THROWS_WITH(job_of_pass(text), Catch::Contains("this is no guest's pass; expected 80 digits"));
+}
+
+TEST_CASE("the number of a peer is one of the standing that it proves") {
+  // Who has a secret may still say what it likes in its proof: this one says another number than its hello.
+  class Liar {
+   public:
+    Liar(const std::string& secret, WorkerId proves, WorkerId says)
+        : secret_(Credentials(secret, standing_of(proves)).secret(standing_of(proves), 0)),
+          honest_(Role::connector, secret, {proves, "x"}, nonce_of(1), kDeadline),
+          says_(says) {}
+    Handshake& meet_as(Handshake& b) {
+      give(b, honest_.take_output());
+      const auto answer = b.take_output();
+      std::vector<std::byte> proof(260 + 32);
+      std::memcpy(proof.data(), &says_, 4);
+      proof[4] = std::byte{1}, proof[5] = std::byte{'x'};
+      std::string text("troupe connector\0", 17);
+      const auto add = [&](const void* from, size_t n) { text.append(static_cast<const char*>(from), n); };
+      const uint64_t job = 0;
+      add(&kProtocolVersion, 4), add(nonce_of(1).data(), 32), add(answer.data() + 16, 32);
+      add(&job, 8), add(&job, 8), add(proof.data(), 260);
+      unsigned size = 0;
+      HMAC(EVP_sha256(), secret_.data(), static_cast<int>(secret_.size()),
+           reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+           reinterpret_cast<unsigned char*>(proof.data() + 260), &size);
+      give(b, proof);
+      return b;
+    }
+
+   private:
+    std::string secret_;
+    Handshake honest_;
+    WorkerId says_;
+  };
+  const std::string pass = guest_pass(kShared, "");
+  auto b = listener();
+  CHECK(Liar(pass, kFirstGuest, kFirstGuest + 1).meet_as(b).state() == State::done);  // so the proof is one
+  for (const WorkerId member : {WorkerId{0}, WorkerId{3}, kFirstGuest - 1, kNoWorker}) {
+    auto c = listener();
+    CHECK(Liar(pass, kFirstGuest, member).meet_as(c).refusal() == Refusal::garbage);
+    CHECK(c.text() == "is a guest by what it proves, and calls itself number " + std::to_string(member));
+  }
+  auto d = listener();
+  CHECK(Liar(kShared, 3, kFirstGuest).meet_as(d).text() ==
+        "is a member by what it proves, and calls itself number 1048576");
 }

@@ -41,7 +41,7 @@ struct Ends {
 
 // Both ends of a link, without a transport.
 struct Bare {
-  explicit Bare(uint64_t records_per_key) : keys(kToken, 7, {}, records_per_key) {
+  explicit Bare(uint64_t records_per_key) : keys(kToken, Standing::member, 7, {}, records_per_key) {
     int ends[2];
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
     streams[0] = Stream(Fd(ends[0])), streams[1] = Stream(Fd(ends[1]));
@@ -211,4 +211,29 @@ TEST_CASE("by TLS, another token and another job are refused in the same words")
   CHECK_THAT(refusal_of(neighbour->connect(listener->address(), true)), Contains("belongs to another job"));
   lines.wait_for("it belongs to another job");
   CHECK(events.accepted.empty());
+}
+
+TEST_CASE("a guest meets members by TLS with its pass, and listens nowhere") {
+  Recorder events, others;
+  SocketOptions options{{2, "w2"}, kToken, {}};
+  options.encryption = Encryption::always;
+  options.job = "slurm-1.0";
+  const auto server = make_socket_transport(options, events);
+  const auto listener = server->listen(kLoopback);
+  SocketOptions of_guest{{kFirstGuest, "guest"}, guest_pass(kToken, "slurm-1.0"), {}};
+  of_guest.encryption = Encryption::always;
+  const auto guest = make_socket_transport(of_guest, others);
+  const auto link = guest->connect(listener->address()).get();
+  events.wait_accepted(1);
+  CHECK(events.accepted[0]->peer().id == kFirstGuest);
+  CHECK_THROWS_WITH(guest->listen(kLoopback), Contains("a guest listens nowhere"));
+  // Its pass does not make a member of anybody, nor does that of another token a guest.
+  for (const auto& [id, pass] : {std::pair(WorkerId{3}, of_guest.token),
+                                 std::pair(kFirstGuest, guest_pass("some other token, long", "slurm-1.0"))}) {
+    Recorder nothing;
+    SocketOptions pretends{{id, "guest"}, pass, {}};
+    pretends.encryption = Encryption::always;
+    const auto stranger = make_socket_transport(pretends, nothing);
+    CHECK_THAT(refusal_of(stranger->connect(listener->address())), Contains("refused the cluster token"));
+  }
 }

@@ -316,7 +316,10 @@ TEST_CASE("a driver whose port is taken ends with 3, naming the address", "[proc
   REQUIRE(listen(taken.fd, 1) == 0);
   Site site;
   site.port = taken.number;
-  refused(site.of(0, 2), 3, {"tcp:127.0.0.1:" + std::to_string(taken.number), "in use"});
+  refused(
+      site.of(0, 2), 3,
+      {"tcp:127.0.0.1:" + std::to_string(taken.number), "in use",
+       "Another job or program has that address: give this one another, by MASTER_PORT or TROUPE_ADDRESS"});
 }
 
 TEST_CASE("joining is bounded: a worker names the address, a driver the missing ranks", "[process]") {

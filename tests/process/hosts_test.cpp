@@ -215,6 +215,15 @@ TEST_CASE("a host that cannot take part is named with the reason, and nothing is
   Launcher missing(arguments);
   CHECK(missing.exit_code() == 2);
   CHECK(missing.errors.find(": no program at ./nothing-of-that-name; is it built?\n") != std::string::npos);
+  // A program that one of them does not have.
+  const FarSite poor("test $host = east || PATH=/usr/bin:/bin");
+  poor.folder.file("here-alone", "#!/bin/sh\nexec sleep 1000\n", 0700);
+  arguments = poor.flags();
+  arguments.push_back("here-alone");
+  Launcher half(arguments, {"PATH=" + poor.folder.path.string() + ":/usr/bin:/bin"});
+  CHECK(half.exit_code() == 2);
+  half.await_nothing_left();
+  CHECK(half.errors.find("troupe run: west: no program 'here-alone' beside troupe") != std::string::npos);
   // Where it is this host's own ssh that does not come in.
   std::filesystem::rename(site.rsh, site.folder.path / "ssh");
   std::ofstream(site.folder.path / "ssh") << "#!/bin/sh\nexit 255\n";
@@ -227,8 +236,9 @@ TEST_CASE("a host that cannot take part is named with the reason, and nothing is
         std::string::npos);
 }
 
-TEST_CASE("troupe run --check says what is found on every host and starts nothing, --dry-run how it would go there",
-          "[process]") {
+TEST_CASE(
+    "troupe run --check says what is found on every host and starts nothing, --dry-run how it would go there",
+    "[process]") {
   const FarSite site;
   auto job = site.shell("touch started", {"--check"});
   const int code = job.exit_code();

@@ -28,14 +28,20 @@ constexpr Duration kStay = std::chrono::milliseconds(1);  // on a core, before l
 
 static std::optional<TlsContext> tls_of(const SocketOptions& options, uint64_t job) {
   std::optional<TlsContext> tls;
-  if (options.encryption != Encryption::off) tls.emplace(options.token, job, options.certificate);
+  if (options.encryption != Encryption::off)
+    tls.emplace(options.token, standing_of(options.self.id), job, options.certificate);
   return tls;
+}
+
+static uint64_t job_of(const SocketOptions& options) {
+  return standing_of(options.self.id) == Standing::guest ? job_of_pass(options.token)
+                                                         : job_number(options.token, options.job);
 }
 
 Reactor::Reactor(SocketOptions options, Events& events)
     : cores_(usable_cores()),
       options_(std::move(options)),
-      job_(job_number(options_.token, options_.job)),
+      job_(job_of(options_)),
       tls_(tls_of(options_, job_)),
       events_(events),
       tick_(std::max<Duration>(std::min(options_.limits.heartbeat, options_.limits.dead_after / 4),

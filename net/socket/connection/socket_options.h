@@ -24,7 +24,7 @@ struct SocketLimits : Limits {
 
 struct SocketOptions {
   PeerInfo self;
-  std::string token;  ///< the cluster's secret; at least 16 bytes
+  std::string token;  ///< the cluster's secret, at least 16 bytes; a guest's pass, if `self` is a guest
   SocketLimits limits;
   /// Processes of this host, this one included, that take part: threads that wait give way to others between
   /// two polls where there are more of them than cores. Its owner changes it at any time; null: 1.

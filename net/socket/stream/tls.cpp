@@ -23,11 +23,12 @@
 namespace troupe::internal::net {
 namespace {
 
-constexpr std::string_view kIdentity = "troupe member ";  // and the job's number, 16 digits
-constexpr unsigned char kCipher[] = {0x13, 0x01};         // TLS_AES_128_GCM_SHA256
-constexpr size_t kRecord = 16 << 10;                      // bytes of one, at most
-constexpr size_t kBatch = 4 * kRecord;                    // encrypted before the socket is written
-constexpr size_t kTurn = 1 << 20;                         // bytes of one call
+// Of a connector's identity; the job's number follows, 16 digits.
+constexpr std::string_view kMember = "troupe member ", kGuest = "troupe guest ";
+constexpr unsigned char kCipher[] = {0x13, 0x01};  // TLS_AES_128_GCM_SHA256
+constexpr size_t kRecord = 16 << 10;               // bytes of one, at most
+constexpr size_t kBatch = 4 * kRecord;             // encrypted before the socket is written
+constexpr size_t kTurn = 1 << 20;                  // bytes of one call
 constexpr size_t kReadAhead = 64 << 10;
 constexpr long kMostOfChain = 32 << 10;  // bytes of a stranger's certificates
 constexpr const char *kByCertificate =
@@ -39,10 +40,12 @@ constexpr const char *kByCertificate =
 constexpr size_t kOutMost =
     2 * kBatch;  // a peer that keeps asking for new keys, and reads nothing, ends there
 
-std::string identity_of(uint64_t job) { return fmt::format("{}{:016x}", kIdentity, job); }
+std::string identity_of(Standing standing, uint64_t job) {
+  return fmt::format("{}{:016x}", standing == Standing::guest ? kGuest : kMember, job);
+}
 
-SSL_SESSION* session_of(SSL* link, const std::string& token, uint64_t job) {
-  const auto key = derived_key(token, "member", job);
+SSL_SESSION* session_of(SSL* link, const Credentials& credentials, Standing standing, uint64_t job) {
+  const auto key = derived_key(credentials.secret(standing, job), "tls", job);
   SSL_SESSION* session = SSL_SESSION_new();
   const bool made =
       session &&
@@ -73,19 +76,22 @@ struct TlsCallbacks {
     const TlsContext& context = context_of(link);
     *identity = reinterpret_cast<const unsigned char*>(context.identity_.data());
     *size = context.identity_.size();
-    *session = session_of(link, context.token_, context.job_);
+    *session = session_of(link, context.credentials_, context.credentials_.own(), context.job_);
     return *session ? 1 : 0;
   }
 
-  // The key of the job that the connector names. If it is not this one's, the handshake inside says so.
+  // The key of the standing and the job that the connector names. If the job is not this one's, the handshake
+  // inside says so.
   static int find_session(SSL* link, const unsigned char* identity, size_t size, SSL_SESSION** session) {
     *session = nullptr;
     const std::string_view text(reinterpret_cast<const char*>(identity), size);
-    if (!text.starts_with(kIdentity)) return 1;
+    const bool guest = text.starts_with(kGuest);
+    if (!guest && !text.starts_with(kMember)) return 1;
+    const Standing standing = guest ? Standing::guest : Standing::member;
     uint64_t job = 0;
-    std::from_chars(text.data() + kIdentity.size(), text.data() + text.size(), job, 16);
-    if (text != identity_of(job)) return 1;
-    *session = session_of(link, context_of(link).token_, job);
+    std::from_chars(text.data() + (guest ? kGuest : kMember).size(), text.data() + text.size(), job, 16);
+    if (text != identity_of(standing, job)) return 1;
+    *session = session_of(link, context_of(link).credentials_, standing, job);
     return *session ? 1 : 0;
   }
 
@@ -151,10 +157,10 @@ struct TlsCallbacks {
 
 void TlsContext::Free::operator()(ssl_ctx_st* context) const { SSL_CTX_free(context); }
 
-TlsContext::TlsContext(std::string token, uint64_t job, const Certificate& certificate,
+TlsContext::TlsContext(std::string token, Standing own, uint64_t job, const Certificate& certificate,
                        uint64_t records_per_key)
-    : token_(std::move(token)),
-      identity_(identity_of(job)),
+    : credentials_(std::move(token), own),
+      identity_(identity_of(own, job)),
       job_(job),
       records_per_key_(records_per_key),
       by_certificates_(!certificate.chain.empty()),

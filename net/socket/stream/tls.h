@@ -25,9 +25,10 @@ namespace troupe::internal::net {
 /// What the links of a transport share: the keys. Outlives the links.
 class TlsContext {
  public:
-  /// `certificate`: in place of the token's key, if it has a chain. `records_per_key`: after so many a link
-  /// changes its key; fewer than AES-GCM bears. Throws `failed` where OpenSSL cannot do it.
-  TlsContext(std::string token, uint64_t job, const Certificate& certificate = {},
+  /// `own`: this side's standing, whose token may be a guest's pass. `certificate`: in place of the token's
+  /// key, if it has a chain. `records_per_key`: after so many a link changes its key; fewer than AES-GCM
+  /// bears. Throws `failed` where OpenSSL cannot do it.
+  TlsContext(std::string token, Standing own, uint64_t job, const Certificate& certificate = {},
              uint64_t records_per_key = uint64_t{1} << 23);
 
  private:
@@ -37,7 +38,8 @@ class TlsContext {
     void operator()(ssl_ctx_st* context) const;
   };
 
-  const std::string token_, identity_;
+  const Credentials credentials_;
+  const std::string identity_;
   const uint64_t job_, records_per_key_;
   const bool by_certificates_;
   std::unique_ptr<ssl_ctx_st, Free> context_;
