@@ -1,48 +1,13 @@
 #include "script/parallel.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
-#include <functional>
 
 #include "optim/optimizer.h"
 #include "script/operators.h"
+#include "script/options.h"
 
 namespace troupe::script {
 namespace {
-
-// Options by name, each taken once; what is left over is refused with the nearest name.
-class Options {
- public:
-  Options(ValueMap given, std::string what) : given_(std::move(given)), what_(std::move(what)) {}
-  template <class T>
-  T take(const std::string& name, T standard) {
-    known_.push_back(name);
-    auto node = given_.extract(name);
-    if (node.empty()) return standard;
-    try {
-      return Codec<T>::from(fitted(std::move(node.mapped()), Codec<T>::name()));
-    } catch (const Error& e) {
-      throw_invalid(what_ + " option " + name + ": " + e.message());
-    }
-  }
-  /// Those that are left, for somebody else.
-  ValueMap rest() { return std::exchange(given_, {}); }
-  void end() const {
-    if (given_.empty()) return;
-    const std::string& name = given_.begin()->first;
-    const std::string near = nearest(name, known_);
-    throw_invalid(fmt::format("{} has no option {:?}; {}", what_, std::string_view(name),
-                              near.empty() ? fmt::format("there are: {}", fmt::join(known_, ", "))
-                                           : "did you mean \"" + near + "\"?"));
-  }
-
- private:
-  ValueMap given_;
-  std::string what_;
-  std::vector<std::string> known_;
-};
 
 parallel::Stage stage_of(Session& session, Value value, size_t number) {
   parallel::Stage out;
@@ -111,17 +76,7 @@ std::unique_ptr<parallel::Pipeline> make_pipeline(Session& session, ValueList st
 }
 
 parallel::Served serve_tensors(Session& session, const Value& workers, const Tensors& start, ValueMap given) {
-  std::vector<Place> places;
-  if (const auto* one = workers.get_if<std::string>())
-    places.emplace_back(*one);
-  else if (const auto* list = workers.get_if<ValueList>())
-    for (const Value& w : *list) {
-      if (!w.get_if<std::string>())
-        throw_invalid("[serve] a worker is named by a string, \"w1\", got " + w.describe());
-      places.emplace_back(*w.get_if<std::string>());
-    }
-  else
-    throw_invalid("[serve] expected the name of a worker or a list of them, got " + workers.describe());
+  const std::vector<Place> places = places_of(workers, "[serve]");
   Options options(std::move(given), "[serve]");
   parallel::ServerOptions out;
   parallel::BlockOptions blocks;

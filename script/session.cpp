@@ -149,19 +149,23 @@ Future<Value> Session::whole(const Future<Value>& future, const std::shared_ptr<
   });
 }
 
-Future<Value> Session::call(const AnyRef& actor, const std::string& method, ValueList args, ValueMap named,
-                            const std::shared_ptr<Step>& step, Later later) {
-  check();
+ValueList Session::arguments(const AnyRef& actor, const std::string& method, ValueList args, ValueMap named) {
   const std::vector<TypeReport>& all_types = types(actor.owner());
   const auto type = std::ranges::find(all_types, actor.type(), &TypeReport::name);
   if (type != all_types.end()) {
     const auto it = std::ranges::find(type->methods, method, &Entry::name);
     if (it == type->methods.end())
       find_entry(type->methods, method, "[call] " + actor.type() + " has no method");
-    args = arranged(*it, std::move(args), std::move(named));
-  } else if (!named.empty()) {
-    throw_invalid("[call] " + actor.str() + " takes arguments by position");
+    return arranged(*it, std::move(args), std::move(named));
   }
+  if (!named.empty()) throw_invalid("[call] " + actor.str() + " takes arguments by position");
+  return args;
+}
+
+Future<Value> Session::call(const AnyRef& actor, const std::string& method, ValueList args, ValueMap named,
+                            const std::shared_ptr<Step>& step, Later later) {
+  check();
+  args = arguments(actor, method, std::move(args), std::move(named));
   const InStep in(step.get());
   if (later.empty()) return actor.call(method, std::move(args));
   if (auto replies = straight(worker(), actor, later); !replies.empty())

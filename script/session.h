@@ -49,6 +49,10 @@ class Session {
   Future<Value> call(const AnyRef& actor, const std::string& method, ValueList args, ValueMap named,
                      const std::shared_ptr<Step>& step, Later later = {});
 
+  /// The arguments of a method of that actor in the order of its parameters, as call() sends them; `invalid`
+  /// where the actor has no such method, naming the nearest.
+  ValueList arguments(const AnyRef& actor, const std::string& method, ValueList args, ValueMap named);
+
   /// What call() gave, or, if that result went to another worker, another copy of it, fetched now. Gradients
   /// of the copy are those of its own uses: hooks and grad() refuse it.
   Future<Value> whole(const Future<Value>& future, const std::shared_ptr<Step>& step) const;

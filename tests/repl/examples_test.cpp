@@ -1,10 +1,14 @@
-// The scripts of examples/repl run, and mixed.lua gives the bits of the same program in C++.
+// The scripts of examples/repl run, and mixed.lua and data_parallel.lua give the bits of the same programs in
+// C++.
 #include <catch2/catch.hpp>
 #include <filesystem>
 
+#include "data/digits.h"
+#include "data/loader.h"
 #include "nn/make.h"
 #include "nn/nn.h"
 #include "ops/ops.h"
+#include "parallel/data/data_parallel.h"
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/server/served_module.h"
 #include "tests/support/folder.h"
@@ -100,6 +104,43 @@ TEST_CASE("a mixed model in Lua has the bits of the same in C++") {
   const std::vector<double> in_lua = run_script("mixed.lua", {"12"});
   CHECK(in_lua == mixed(12));
   CHECK(in_lua.size() == 12);
+}
+
+namespace {
+
+using Layers = nn::Sequential;
+struct DigitNet : nn::ModuleActor<Layers> {
+  DigitNet() : ModuleActor(nn::Linear(784, 128), nn::ReLU(), nn::Linear(128, 10)) {}
+  Tensor forward(Tensor x) { return net(x); }
+  static constexpr auto remote = methods<&DigitNet::forward>;
+};
+
+// data_parallel.lua, line by line.
+std::vector<double> replicated(int workers) {
+  const auto cluster = Cluster::in_process(workers, hosting<DigitNet>());
+  manual_seed(1);
+  datasets::Loader loader(datasets::generated_digits(10'000, 1), {.batch_size = 64});
+  const auto names = cluster->workers();
+  DataParallel<DigitNet> net(cluster->here(), Group(*cluster, {names.begin(), names.end()}));
+  optim::Distributed<optim::Adam> optimizer(net, {.lr = 1e-3});
+  std::vector<double> losses;
+  for (auto [x, y, index] : loader.epoch(0)) {
+    autograd::Context step(*cluster);
+    const Tensor loss = cross_entropy(net(x).get(), y);
+    step.backward(loss);
+    optimizer.step(step);
+    losses.push_back(loss.item());
+  }
+  return losses;
+}
+
+}  // namespace
+
+TEST_CASE("replicas in Lua have the bits of the same in C++") {
+  const std::vector<double> in_lua = run_script("data_parallel.lua", {"1"});
+  CHECK(in_lua.size() == 157);
+  CHECK(in_lua == replicated(3));
+  CHECK(in_lua.back() < 0.5 * in_lua.front());
 }
 
 TEST_CASE("the other scripts of the examples run, and draw") {

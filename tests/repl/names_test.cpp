@@ -57,7 +57,8 @@ TEST_CASE("methods of the shell's objects are described, and those that are desc
   std::set<std::string> described, there;
   for (const auto& m : repl::object_methods()) described.insert(m.name);
   for (const char* type : {"tensor", "future", "reference", "context", "module", "optimizer", "scheduler",
-                           "dataset", "job", "pipeline", "served", "client", "group", "mesh"}) {
+                           "dataset", "job", "pipeline", "served", "client", "group", "mesh", "replicas",
+                           "split", "accumulation"}) {
     lua_settop(L, 0);
     repl::push_methods(L, type);
     REQUIRE(lua_istable(L, 1));

@@ -34,6 +34,12 @@ constexpr HelpEntry kGlobals[] = {
      "is no list. It goes to actors as an argument, and the script does the part of its own worker."},
     {"mesh", "mesh(dims[, members[, name]]) -> mesh",
      "Members in several dimensions, the last one first: mesh({{\"dp\", 2}, {\"pp\", 2}}, {a, b, c, d})."},
+    {"data_parallel", "data_parallel(model[, options]) -> replicas",
+     "Replicas of one model that stay equal and learn from their rows of each batch: actors, {a, b}, or a "
+     "module, one on each worker. Options: on (workers, for a module), buffers, first_bucket, bucket "
+     "(bytes)."},
+    {"split", "split(x) -> split",
+     "A batch whose rows the replicas divide; or what each of them gets, split{x0, x1}."},
     {"optim.clip_grad_norm", "optim.clip_grad_norm({opt, ...}, most[, step]) -> number",
      "Scales the gradients of several optimizers, as if they were one vector; the norm before."},
     {"optim.scheduler", "optim.scheduler(optimizer, schedule[, option]) -> scheduler",
@@ -169,6 +175,15 @@ constexpr HelpEntry kMethods[] = {
     {"group:barrier", "g:barrier([options]) -> future", "Ready when all members have called it."},
     {"group:send", "g:send(x, to[, tag[, timeout]]) -> future", "To one member, which receives it."},
     {"group:receive", "g:receive(from[, tag[, timeout]]) -> future", "What that member sends."},
+    {"replicas:mean", "n:mean(method, split(x), ...) -> future",
+     "The mean over all rows of what a method gives, such as a loss; what is no split() goes to all."},
+    {"replicas:rows", "n:rows(method, split(x), ...) -> future",
+     "What a method gives for the rows of all, in their order; n(x) is that of forward."},
+    {"replicas:accumulate", "n:accumulate() -> accumulation",
+     "Passes of the context leave their gradients with the replicas until it is closed; the next one sums "
+     "them as well. Write local later <close> = n:accumulate()."},
+    {"replicas:replicas", "n:replicas() -> list", "The actors."},
+    {"accumulation:close", "later:close()", "Ends it."},
     {"mesh:group", "m:group(dim) -> group",
      "Of this script's worker: those that differ from it in that dimension alone."},
     {"mesh:groups", "m:groups(dim) -> list", "All groups along that dimension."},

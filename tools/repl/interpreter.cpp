@@ -230,6 +230,7 @@ void Interpreter::open_libraries() {
   open_jobs(L_);
   open_parallel(L_);
   open_groups(L_);
+  open_replicas(L_);
   open_drawing(L_);
   open_help(L_);
 }

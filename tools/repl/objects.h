@@ -10,6 +10,10 @@
 #include "script/session.h"
 #include "tools/repl/lua.h"
 
+namespace troupe::script {
+class Replicas;
+}
+
 namespace troupe::repl {
 
 template <>
@@ -73,6 +77,12 @@ struct ServedObject {
 template <>
 struct ObjectName<ServedObject> {
   static constexpr const char* value = "served";
+};
+
+using ReplicasObject = std::shared_ptr<script::Replicas>;
+template <>
+struct ObjectName<ReplicasObject> {
+  static constexpr const char* value = "replicas";
 };
 
 /// Pushes a tensor, and tells the collector how much memory it holds alone.

@@ -5,6 +5,7 @@
 #include "optim/clip.h"
 #include "optim/optim.h"
 #include "optim/optimizer_catalog.h"
+#include "script/replicas.h"
 #include "tools/repl/dataset_object.h"
 #include "tools/repl/interpreter.h"
 #include "tools/repl/objects.h"
@@ -79,7 +80,7 @@ OptionGroups take_groups(ValueMap& options) {
   return out;
 }
 
-// optim.NAME(what, options): what: actors, tensors, or a module.
+// optim.NAME(what, options): what: actors, replicas of one model, tensors, or a module.
 int make_optimizer(lua_State* L) {
   const std::string name(text_at(L, lua_upvalueindex(1)));
   OptimizerObject out;
@@ -89,6 +90,8 @@ int make_optimizer(lua_State* L) {
   Tensors tensors;
   if (auto* module = get_if<ModuleObject>(L, 1)) {
     tensors = module->made().parameters();
+  } else if (const auto* replicas = get_if<ReplicasObject>(L, 1)) {
+    actors = **replicas;
   } else {
     Value what = value_at(L, 1);
     if (!what.get_if<ValueList>()) what = ValueList{std::move(what)};

@@ -1,0 +1,79 @@
+#include "script/replicas.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "script/options.h"
+
+namespace troupe::script {
+namespace {
+
+std::vector<AnyRef> references_in(ValueList list) {
+  std::vector<AnyRef> actors;
+  for (Value& v : list) {
+    if (!v.get_if<RefValue>())
+      throw_invalid("[data parallel] the replicas are a list of references to actors, or a module; got " +
+                    v.describe());
+    actors.push_back(Codec<AnyRef>::from(std::move(v)));
+    if (actors.back().type() != actors.front().type())
+      throw_invalid("[data parallel] replicas are actors of one type; got " + actors.front().str() + " and " +
+                    actors.back().str());
+  }
+  return actors;
+}
+
+}  // namespace
+
+Replicas::Replicas(std::vector<AnyRef> actors, const parallel::DataParallelOptions& options)
+    : AnyDataParallel(actors, Group(actors), options), actors_(std::move(actors)) {}
+
+std::shared_ptr<Replicas> Replicas::make(Session& session, Value model, ValueMap given) {
+  Options options(std::move(given), "[data parallel]");
+  parallel::DataParallelOptions out;
+  out.buffers = options.take("buffers", out.buffers);
+  out.buckets.first = options.take("first_bucket", out.buckets.first);
+  out.buckets.others = options.take("bucket", out.buckets.others);
+  std::vector<AnyRef> actors;
+  if (auto* list = model.get_if<ValueList>()) {
+    actors = references_in(std::move(*list));
+  } else {
+    const Value on = options.take("on", Value());
+    std::vector<Place> places;
+    if (on.is_null())
+      for (const std::string& w : session.cluster().workers()) places.emplace_back(w);
+    else
+      places = places_of(on, "[data parallel]");
+    for (const Place& place : places) actors.push_back(session.spawn("Module", place, {model}));
+  }
+  options.end();
+  return std::shared_ptr<Replicas>(new Replicas(std::move(actors), out));
+}
+
+Future<Tensor> Replicas::call(Session& session, Join join, const std::string& method,
+                              const std::vector<Argument>& args) {
+  std::vector<std::pair<size_t, parallel::Split>> splits;
+  std::vector<parallel::Split> divided;
+  ValueList values;
+  for (const Argument& arg : args)
+    if (const auto* split = std::get_if<parallel::Split>(&arg)) {
+      splits.emplace_back(values.size(), *split);
+      divided.push_back(*split);
+      values.emplace_back(split->whole.defined() || split->parts.empty() ? split->whole
+                                                                         : split->parts.front());
+    } else {
+      values.push_back(std::get<Value>(arg));
+    }
+  if (splits.empty())
+    throw_invalid(
+        "[data parallel] no argument is divided over the replicas: write split(x) for those that have rows");
+  values = session.arguments(actors_.front(), method, std::move(values), {});
+  return forward(rows_of(divided, size()), join, method,
+                 [actors = actors_, values, splits, method](size_t r) {
+                   ValueList own = values;
+                   for (const auto& [place, split] : splits) own[place] = split.part(r, actors.size());
+                   return internal::rref::convert<Tensor>(actors[r].call(method, std::move(own)));
+                 });
+}
+
+}  // namespace troupe::script
