@@ -27,6 +27,7 @@ struct SentSignature {
   Way way = Way::direct;
   uint64_t piece = 0;
   bool on_devices = false;
+  uint64_t context = 0;
 };
 
 using actors::Service;

@@ -26,7 +26,8 @@ SentSignature to_wire(const Signature& s) {
           s.shapes,
           s.way,
           s.piece,
-          s.on_devices};
+          s.on_devices,
+          s.context};
 }
 
 Signature from_wire(SentSignature s) {
@@ -40,19 +41,11 @@ Signature from_wire(SentSignature s) {
           std::move(s.shapes),
           s.way,
           s.piece,
-          s.on_devices};
+          s.on_devices,
+          s.context};
 }
 
 OperationId id_of(const RankAddress& a) { return {a.group, a.to, a.tag, a.use}; }
-
-// Groups of one name and members are one, on all workers.
-uint64_t number_of(const Group& group) {
-  uint64_t number = net::method_id(group.name());
-  for (const ObjectId& m : group.members())
-    for (const uint64_t x : {uint64_t{m.owner}, uint64_t{m.creator}, m.number})
-      number = splitmix64(number ^ x);
-  return number;
-}
 
 std::string seconds(Duration d) { return fmt::format("{:.4g} s", std::chrono::duration<double>(d).count()); }
 
@@ -133,8 +126,6 @@ Duration GroupEngine::limit_of(const std::optional<Duration>& timeout) const {
 }
 
 GroupCallPtr GroupEngine::call(const Group& group, Collective what, const CollectiveOptions& options) {
-  std::vector<GroupMember> members;
-  for (size_t r = 0; r < group.size(); ++r) members.push_back({group.members()[r].owner, group.label(r)});
   const Duration limit = limit_of(options.timeout);
   const TimePoint now = worker_.clock().now();
   const uint64_t number = number_of(group);
@@ -145,11 +136,12 @@ GroupCallPtr GroupEngine::call(const Group& group, Collective what, const Collec
                                     .what = std::string(name(what)),
                                     .group = number,
                                     .at = {rank, group.size()},
-                                    .members = std::move(members),
+                                    .members = members_of(group),
                                     .hosts = group.hosts(),
                                     .way = way_called(options.way, what),
                                     .tag = options.tag,
                                     .single_use = options.single_use,
+                                    .context = options.context,
                                     .limit = limit,
                                     .end = endless ? TimePoint::max() : now + limit});
 }
@@ -170,6 +162,7 @@ void GroupEngine::enter(const RunPtr& run, const std::string& tag, const SizedPt
                         const std::optional<Error>& fails) {
   GroupCall& call = *run->call;
   Signature& s = run->request.signature;
+  s.context = call.context;
   const size_t item = item_size(s.dtype);
   const bool tells_sizes = sized || fails;
   const Choice choice = choose({.collective = s.problem.collective,

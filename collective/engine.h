@@ -33,6 +33,7 @@ struct GroupCall {
   const std::optional<Way> way;
   const std::string tag;
   const bool single_use;
+  const uint64_t context;
   const Duration limit;  ///< zero: none
   const TimePoint end;
   Done done;
@@ -45,6 +46,10 @@ struct GroupCall {
   void cancel();
 };
 using GroupCallPtr = std::shared_ptr<GroupCall>;
+
+/// Groups of one name and members are one, on all workers.
+uint64_t number_of(const Group& group);
+std::vector<GroupMember> members_of(const Group& group);
 
 /// Thread-safe. One of each worker.
 class GroupEngine final : public actors::Extension {
@@ -67,6 +72,9 @@ class GroupEngine final : public actors::Extension {
   Future<Tensor> receive(const Group& group, size_t from, const std::string& tag,
                          const std::optional<Duration>& timeout);
 
+  /// The operation of that tag, which is of a single use, fails on all members, whether they have called it
+  /// or not.
+  void give_up(const Group& group, const std::string& tag, const Error& why);
   /// The group is used no more here: operations that go on are cancelled, on all ranks.
   void forget(const Group& group);
 

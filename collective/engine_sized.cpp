@@ -7,6 +7,20 @@
 
 namespace troupe::internal::collective {
 
+uint64_t number_of(const Group& group) {
+  uint64_t number = net::method_id(group.name());
+  for (const ObjectId& m : group.members())
+    for (const uint64_t x : {uint64_t{m.owner}, uint64_t{m.creator}, m.number})
+      number = splitmix64(number ^ x);
+  return number;
+}
+
+std::vector<GroupMember> members_of(const Group& group) {
+  std::vector<GroupMember> members;
+  for (size_t r = 0; r < group.size(); ++r) members.push_back({group.members()[r].owner, group.label(r)});
+  return members;
+}
+
 namespace {
 
 // Parts of the tag that a user gave it are those of the operation itself.
@@ -34,6 +48,17 @@ void GroupEngine::begin(const GroupCallPtr& call, Described own,
   if (!own.device().is_cpu()) return begin_on_devices(std::make_shared<Sized>(Sized{call, std::move(own)}));
   if (known) return begin(call, request_of(own, *known, call->at, call->members));
   exchange(std::make_shared<Sized>(Sized{call, std::move(own)}));
+}
+
+void GroupEngine::give_up(const Group& group, const std::string& tag, const Error& why) {
+  Out out;
+  const OperationId id{number_of(group), group.rank(), tag, OperationId::kSingleUse};
+  operations_.give_up(id, members_of(group), why, out);
+  perform(std::move(out));
+  Out second;  // which is under way if the ranks have told each other their sizes
+  const OperationId sized{id.group, id.rank, tag_of_sizes(tag), id.use};
+  operations_.fail(sized, why, second);
+  perform(std::move(second));
 }
 
 void GroupEngine::exchange(const SizedPtr& sized) {

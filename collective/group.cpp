@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <set>
 #include <tuple>
 
+#include "actors/cluster/profiler.h"
 #include "collective/engine.h"
 #include "collective/schedule/choice.h"
 
@@ -38,6 +40,14 @@ void let_go(void* call, uint64_t, bool done) {
   if (!done && frame().call && frame().call->cancelled()) static_cast<GroupCall*>(call)->cancel();
 }
 
+// Of a profile, if there is one.
+std::shared_ptr<internal::actors::Profiler::Span> span_of(Collective c, const CollectiveOptions& options) {
+  auto* const profiler = frame().worker->extension<internal::actors::Profiler>();
+  if (!profiler || !profiler->on()) return nullptr;
+  const std::string what = std::string(name(c)) + (options.tag.empty() ? "" : " " + options.tag);
+  return std::make_shared<internal::actors::Profiler::Span>(profiler, "group", what, frame().context);
+}
+
 // Begins what `bring` gives for the call: a Request, or a Described.
 template <class T, class F>
 Future<T> start(const Group& group, Collective c, const CollectiveOptions& options, F bring) {
@@ -48,7 +58,8 @@ Future<T> start(const Group& group, Collective c, const CollectiveOptions& optio
   const Promise<T> promise;
   const Future<T> future = promise.future();
   promise.waits_for({call, 0, &let_go});
-  call->done = [promise](Result<Tensors> r) {
+  call->done = [promise, span = span_of(c, options)](Result<Tensors> r) {
+    if (span) span->end();
     if (!r.ok()) return (void)promise.fail(r.error());
     if constexpr (std::is_void_v<T>)
       promise.set();
@@ -243,6 +254,10 @@ Future<Tensors> Group::all_to_all(Tensors xs, const CollectiveOptions& options) 
 Future<void> Group::barrier(const CollectiveOptions& options) const {
   return start<void>(*this, Collective::barrier, options,
                      [](Standing at) { return std::tuple(barrier_of(at)); });
+}
+
+void Group::give_up(const std::string& tag, const Error& why) const {
+  engine_here("give_up").give_up(*this, tag, why);
 }
 
 namespace {

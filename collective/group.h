@@ -25,6 +25,9 @@ struct CollectiveOptions {
   /// No other operation of the group has this tag, ever: so members need not have called the same ones
   /// before, and nothing is kept of it once it is over.
   bool single_use = false;
+  /// Of tensors that belong to one autograd::Context on all members: its number. Those who bring another one
+  /// of the same maker get an error. 0: of none, or of one that each member has for itself.
+  uint64_t context = 0;
   /// Empty: as calls; zero: none. Never beyond the call's that waits for it.
   std::optional<Duration> timeout = {};
   /// One of those that Group::print() names, such as "ring"; empty: the best for the size.
@@ -122,6 +125,11 @@ class Group {
                              const CollectiveOptions& options = CollectiveOptions::defaults) const;
   /// Ready when all members have called it.
   Future<void> barrier(const CollectiveOptions& options = CollectiveOptions::defaults) const;
+
+  /// The operation of that tag, of a `single_use`, fails on all members: on those that have called it now, on
+  /// the others when they do. For a member that cannot take part, so that nobody waits for it: `why` says who
+  /// it is.
+  void give_up(const std::string& tag, const Error& why) const;
 
   /// From one member to another, which asks for it by the same tag; in order. Ready when it has been taken.
   Future<void> send(Tensor x, size_t to, const std::string& tag = {},

@@ -34,6 +34,7 @@ std::shared_ptr<Replicas> Replicas::make(Session& session, Value model, ValueMap
   out.buffers = options.take("buffers", out.buffers);
   out.buckets.first = options.take("first_bucket", out.buckets.first);
   out.buckets.others = options.take("bucket", out.buckets.others);
+  out.compression = options.take("compression", out.compression);
   std::vector<AnyRef> actors;
   if (auto* list = model.get_if<ValueList>()) {
     actors = references_in(std::move(*list));

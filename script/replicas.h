@@ -14,7 +14,8 @@ namespace troupe::script {
 class Replicas : public parallel::AnyDataParallel {
  public:
   /// Actors of one type, each a reference; or a module's specification, of which each worker gets a "Module".
-  /// Options: on (the workers, for a module), buffers, first_bucket, bucket (bytes). `invalid` with the
+  /// Options: on (the workers, for a module), buffers, first_bucket, bucket (bytes), compression.
+  /// `invalid` with the
   /// nearest name for others.
   static std::shared_ptr<Replicas> make(Session& session, Value model, ValueMap options);
 

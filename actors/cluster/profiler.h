@@ -19,7 +19,7 @@ namespace troupe::internal::actors {
 struct TraceEvent {
   /// call, tell, remote: at the caller, until its answer is there. handle: at the callee, from the arrival of
   /// the call to its answer. send, receive: a message of a backward pass, or a result that goes straight to
-  /// the call that takes it. backward, part, span: work.
+  /// the call that takes it. backward, part, span: work. group: an operation.
   std::string mode;
   std::string name;     ///< "Layer::forward"
   int64_t begin = 0;    ///< ns of the worker's clock

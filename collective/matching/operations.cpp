@@ -449,6 +449,19 @@ void Operations::cancel(const OperationId& id, Out& out) {
       out);
 }
 
+void Operations::give_up(const OperationId& id, const std::vector<GroupMember>& members, const Error& why,
+                         Out& out) {
+  const Lock lock(mutex_);
+  const auto at = running_.find(id);
+  if (at != running_.end() ? at->second.error.has_value() : has_called(id)) return;
+  std::set<size_t> all;
+  for (size_t r = 0; r < members.size(); ++r) all.insert(r);
+  if (at != running_.end()) return end(at, why, out, all);
+  for (const size_t r : all)
+    if (r != id.rank) abort_to(members[r].worker, r, id, why, out);
+  give_up_early(id, why, out);
+}
+
 void Operations::forget(uint64_t group, Out& out) {
   const Lock lock(mutex_);
   std::vector<OperationId> ids;
@@ -478,13 +491,6 @@ void Operations::forget(uint64_t group, Out& out) {
   if (forgotten_since_.size() <= limits_.forgotten) return;
   forgotten_.erase(forgotten_since_.front());
   forgotten_since_.pop_front();
-}
-
-Operations::Counts Operations::counts() const {
-  const Lock lock(mutex_);
-  Counts c{running_.size(), early_.size(), given_up_.size(), 0, broken_.size()};
-  for (const auto& [rank, tags] : tags_) c.tags += tags.size();
-  return c;
 }
 
 }  // namespace troupe::internal::collective

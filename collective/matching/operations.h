@@ -126,6 +126,9 @@ class Operations {
   /// It cannot go on.
   void fail(const OperationId& id, const Error& why, Out& out);
   void cancel(const OperationId& id, Out& out);
+  /// An operation of a single use has failed on this rank, whether that has called it or not. All members
+  /// hear why, those included that call it later. Nothing if it is over here.
+  void give_up(const OperationId& id, const std::vector<GroupMember>& members, const Error& why, Out& out);
   /// The group is used no more by this worker: what goes on is cancelled, and all that is known of it
   /// forgotten. What others still send for it is answered so, until it is among many that were forgotten, or
   /// entered again.
@@ -143,7 +146,12 @@ class Operations {
     size_t running = 0, early = 0, given_up = 0, tags = 0, broken = 0;
     bool operator==(const Counts&) const = default;
   };
-  Counts counts() const;
+  Counts counts() const {
+    const Lock lock(mutex_);
+    Counts c{running_.size(), early_.size(), given_up_.size(), 0, broken_.size()};
+    for (const auto& [rank, tags] : tags_) c.tags += tags.size();
+    return c;
+  }
 
  private:
   struct Came {

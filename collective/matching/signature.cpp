@@ -4,6 +4,19 @@
 
 namespace troupe::internal::collective {
 
+namespace {
+
+// Numbers of contexts begin with that of the worker that made them (autograd/distributed/numbers.h).
+uint64_t maker_of(uint64_t context) { return context >> 40; }
+std::string context_text(uint64_t context) {
+  return std::to_string(context & ((uint64_t{1} << 40) - 1)) + " of worker " +
+         std::to_string(maker_of(context));
+}
+
+bool one_context(uint64_t a, uint64_t b) { return a == b || !a || !b || maker_of(a) != maker_of(b); }
+
+}  // namespace
+
 std::string Signature::str() const {
   std::string all(name(problem.collective));
   if (!reduction.empty()) all += " " + reduction;
@@ -15,7 +28,8 @@ std::string Signature::str() const {
     const bool to = problem.collective == Collective::reduce || problem.collective == Collective::gather;
     all += (to ? " to rank " : " from rank ") + std::to_string(problem.root);
   }
-  return all + (on_devices ? " between devices" : " by " + std::string(name(way)));
+  all += on_devices ? " between devices" : " by " + std::string(name(way));
+  return context ? all + " in context " + context_text(context) : all;
 }
 
 Problem Signature::by_messages() const {
@@ -26,6 +40,8 @@ Schedule Signature::steps(size_t rank, size_t chunk) const {
   return collective::steps(by_messages(), way, rank, piece, chunk);
 }
 
+bool Signature::operator==(const Signature& o) const { return difference(*this, o).empty(); }
+
 std::string difference(const Signature& a, const Signature& b) {
   if (a.problem.collective != b.problem.collective) return "operations";
   if (a.problem.root != b.problem.root) return "roots";
@@ -34,7 +50,8 @@ std::string difference(const Signature& a, const Signature& b) {
   if (a.shapes != b.shapes) return "shapes";
   if (a.problem != b.problem) return "sizes";
   if (a.on_devices != b.on_devices) return "memory";
-  return a.way != b.way || a.piece != b.piece ? "ways" : "";
+  if (a.way != b.way || a.piece != b.piece) return "ways";
+  return one_context(a.context, b.context) ? "" : "contexts";
 }
 
 }  // namespace troupe::internal::collective

@@ -1,5 +1,6 @@
 // What a rank brings to an operation: the same on all ranks, or an error says where two of them differ.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,11 @@ struct Signature {
   size_t piece = kOnePiece;
   /// Devices do it among themselves, once messages have said that all ranks have called it.
   bool on_devices = false;
+  uint64_t context = 0;  ///< of the tensors; 0: none that the others have to have, too
 
-  bool operator==(const Signature&) const = default;
+  /// Whether operations of two ranks fit together. Contexts do if they are of different makers: then each
+  /// rank may have one of its own.
+  bool operator==(const Signature& o) const;
   /// "all_reduce sum float32 [3, 4] by direct", "broadcast float32 [3], [2], ... (5) from rank 1 by tree".
   std::string str() const;
   /// What is done by messages.
@@ -30,8 +34,8 @@ struct Signature {
   Problem by_messages() const;
 };
 
-/// The first of operation, root, reduction, dtype, shape, sizes, memory and way in which they differ; empty
-/// if they are equal.
+/// The first of operation, root, reduction, dtype, shape, sizes, memory, way and context in which they
+/// differ; empty if they fit together.
 std::string difference(const Signature& a, const Signature& b);
 
 }  // namespace troupe::internal::collective

@@ -4,7 +4,8 @@
 
 namespace troupe::parallel {
 
-std::vector<std::vector<size_t>> buckets_of(const Tensors& parameters, const BucketSizes& sizes) {
+std::vector<std::vector<size_t>> buckets_of(const Tensors& parameters, const std::vector<size_t>& order,
+                                            const BucketSizes& sizes) {
   struct Open {  // the last bucket of a dtype and device
     size_t number, bytes;
     DType dtype;
@@ -12,7 +13,7 @@ std::vector<std::vector<size_t>> buckets_of(const Tensors& parameters, const Buc
   };
   std::vector<std::vector<size_t>> buckets;
   std::vector<Open> open;
-  for (size_t i = parameters.size(); i-- > 0;) {
+  for (const size_t i : order) {
     const Tensor& p = parameters[i];
     auto at = std::ranges::find_if(
         open, [&](const Open& o) { return o.dtype == p.dtype() && o.device == p.device(); });
@@ -27,6 +28,27 @@ std::vector<std::vector<size_t>> buckets_of(const Tensors& parameters, const Buc
     at->bytes += p.nbytes();
   }
   return buckets;
+}
+
+size_t most_buckets(const Tensors& parameters, const BucketSizes& sizes) {
+  struct Kind {
+    DType dtype;
+    Device device;
+    size_t count = 0, bytes = 0;
+  };
+  std::vector<Kind> kinds;
+  for (const Tensor& p : parameters) {
+    auto at = std::ranges::find_if(
+        kinds, [&](const Kind& k) { return k.dtype == p.dtype() && k.device == p.device(); });
+    if (at == kinds.end()) at = kinds.insert(at, {p.dtype(), p.device()});
+    ++at->count;
+    at->bytes += p.nbytes();
+  }
+  // Two neighbours of a kind are larger than one may be.
+  const size_t limit = std::max(std::min(sizes.first, sizes.others), size_t{1});
+  size_t most = 0;
+  for (const Kind& k : kinds) most += std::min(k.count, 2 * (k.bytes / limit) + 1);
+  return most;
 }
 
 }  // namespace troupe::parallel

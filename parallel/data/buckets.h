@@ -12,8 +12,11 @@ struct BucketSizes {
   size_t others = size_t{25} << 20;
 };
 
-/// Numbers of the parameters of each bucket. From the last parameter to the first, as a backward pass comes
-/// by them; all of one dtype and device; as large as it may be, or of one parameter.
-std::vector<std::vector<size_t>> buckets_of(const Tensors& parameters, const BucketSizes& sizes);
+/// Numbers of the parameters of each bucket. In `order`, which has each of them once; all of one dtype and
+/// device; as large as it may be, or of one parameter.
+std::vector<std::vector<size_t>> buckets_of(const Tensors& parameters, const std::vector<size_t>& order,
+                                            const BucketSizes& sizes);
+/// No order gives more than that.
+size_t most_buckets(const Tensors& parameters, const BucketSizes& sizes);
 
 }  // namespace troupe::parallel

@@ -49,8 +49,8 @@ AnyDataParallel::AnyDataParallel(std::vector<AnyRef> replicas, const Group& grou
   shared->wants_buffers = options.buffers;
   std::vector<Future<int64_t>> joined;
   for (const AnyRef& r : replicas_)
-    joined.push_back(
-        kJoin.ask(r, {shared->key, shared->key, group, options.buckets.first, options.buckets.others}));
+    joined.push_back(kJoin.ask(r, {shared->key, shared->key, group, options.buckets.first,
+                                   options.buckets.others, options.compression}));
   ready_ =
       all(joined).then([shared](const std::vector<int64_t>& buffers) { shared->buffers = buffers.front(); });
   shared_ = std::move(shared);

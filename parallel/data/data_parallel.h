@@ -21,6 +21,8 @@ struct DataParallelOptions {
   /// All replicas have the buffers of the first (running means, say) before each forward pass. Those see the
   /// first one's rows alone.
   bool buffers = true;
+  /// How gradients travel between the replicas: as ReducerOptions has it.
+  Compression compression = {};
 };
 
 /// The rows of a batch, for the replicas: divided over them as evenly as they can be, or as they are given.
@@ -89,7 +91,9 @@ using ReplicaOf = std::conditional_t<std::is_base_of_v<Actor, Net>, Net, ModuleR
 /// Net: an actor, or an nn::Layer, of which forward() is called. All begin with the parameters and buffers of
 /// the first. Their gradients are summed among them, a bucket at a time, while the pass runs (as by
 /// GradientReducer); nothing of that goes through the caller. Every pass has all replicas take part, also
-/// those without rows. Belongs to one thread or actor, but passes of several contexts may run at once.
+/// those without rows. Random numbers of replicas, masks of dropout say, differ: a generator, or the stream
+/// of the actor, that is where the first replica's is when they join becomes its split(rank). Belongs to one
+/// thread or actor, but passes of several contexts may run at once.
 template <class Net>
 class DataParallel : public AnyDataParallel {
  public:

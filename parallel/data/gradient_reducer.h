@@ -5,12 +5,14 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "actors/cell/task.h"
 #include "autograd/distributed/context.h"
 #include "autograd/ready_hooks.h"
 #include "collective/group.h"
 #include "parallel/data/buckets.h"
+#include "parallel/server/compression/compression.h"
 
 namespace troupe::parallel {
 
@@ -18,6 +20,10 @@ struct ReducerOptions {
   std::string name = "gradients";  ///< of several reducers that a member has in one group, each has another
   BucketSizes buckets = {};        ///< the same on all members
   std::optional<Duration> timeout = {};  ///< of a reduction; empty: as calls; zero: none
+  /// How gradients travel; the same on all members. "bf16", "fp16" (up to 65504): in 16 bits, summed in
+  /// float32, and the sum in 16 bits. "topk(0.01)", "1bit": what a member leaves out is added to what it
+  /// sends the next time, and is state of its actor.
+  Compression compression = {};
 };
 
 /// While one is alive, the passes of its context leave their gradients with the replicas, unreduced.
@@ -42,8 +48,12 @@ class [[nodiscard]] Accumulation {
 ///
 /// The gradients of the context are then those of the mean over the rows of all members, with the same bits
 /// everywhere, however large the buckets are. They are reduced where they lie, a bucket as soon as its last
-/// gradient is there. A parameter that has a gradient on some members counts as zeros on the others; one
-/// that has none on any stays without.
+/// gradient is there: after the first pass, buckets are in the order in which the first member's gradients
+/// came. A parameter that has a gradient on some members counts as zeros on the others; one that has none on
+/// any stays without.
+///
+/// The context: one that all members are called in, or one of each, that it makes or that another maker
+/// calls it in. Members that are called in different contexts of one maker get an error.
 class GradientReducer {
  public:
   /// `invalid` if this thread runs no member of the group, or the member has such a reducer already.
@@ -55,8 +65,9 @@ class GradientReducer {
   /// A backward pass from the mean over this member's `rows`; without rows, it only takes part. The n-th
   /// calls of all members belong together. Gives the mean over all rows.
   ///
-  /// Errors are those of passes and of groups; `invalid` if nobody has rows. A pass that fails on one member
-  /// fails on all, and leaves the gradients as they were.
+  /// Errors are those of passes and of groups; `invalid` if nobody has rows. A pass that fails on one member,
+  /// or whose call is cancelled there, fails on all at once, naming it and why, and leaves the gradients as
+  /// they were.
   Task<double> backward(Tensor loss, double rows, autograd::BackwardOptions options = {}) const;
   /// The same from gradients of `leaves` that are there, each of the mean over this member's rows. Those of
   /// leaves that are none of the parameters stay as they are.
@@ -68,6 +79,9 @@ class GradientReducer {
   /// `weight`: how many rows a pass counts for that is none of backward() or reduce(), of whose mean it is.
   Accumulation accumulate(double weight = 1) const;
 
+  /// Of the last pass, in their order: numbers of those parameters that need gradients.
+  std::vector<std::vector<size_t>> buckets() const;
+
   /// The same on all members, and that of no other reducer, before or after.
   std::string name() const;
   /// Not for users: a pass that comes from elsewhere reaches all parameters by this one, which has no
@@ -78,6 +92,9 @@ class GradientReducer {
 
  private:
   class State;
+  class Call;
+  template <class F>
+  void check(F f) const;
   static Task<double> run(std::shared_ptr<State> state, Tensors roots, Tensors gradients, double loss,
                           double rows, bool weighted, autograd::BackwardOptions options);
   std::shared_ptr<State> state_;

@@ -7,7 +7,10 @@
 #include "actors/cell/actor_cell.h"
 #include "autograd/distributed/optim/held_module.h"
 #include "autograd/distributed/optim/optimizer_messages.h"
+#include "core/base/generator.h"
+#include "core/base/seed_stream.h"
 #include "core/graph/node.h"
+#include "core/tensor/creation.h"
 #include "ops/ops.h"
 #include "parallel/data/reducer_names.h"
 
@@ -55,14 +58,51 @@ Task<void> take_from_first(Group group, Tensors tensors, std::string tag) {
   }
 }
 
+// Where random numbers come from: as RNG states of modules have it, and that of the actor's stream.
+constexpr const char* kStream = "actor";
+std::map<std::string, Tensor> random_places(const nn::HeldModule& held) {
+  std::map<std::string, Tensor> places;
+  if (held) places = held->rng_state();
+  const Generator::Position at = current_stream().position();
+  places[kStream] =
+      tensor(std::vector<int64_t>{static_cast<int64_t>(at.seed), static_cast<int64_t>(at.counter)}, int64);
+  return places;
+}
+
+// The stream of a rank: that of the first, split.
+Tensor own_place(const Tensor& first, size_t rank) {
+  const auto at = first.to_vector<int64_t>();
+  Generator random;
+  random.set_position({static_cast<uint64_t>(at[0]), static_cast<uint64_t>(at[1])});
+  const Generator::Position own = random.split(rank).position();
+  return tensor(std::vector<int64_t>{static_cast<int64_t>(own.seed), static_cast<int64_t>(own.counter)},
+                int64);
+}
+
+// A replica that would draw what the first one draws, masks of dropout say, draws numbers of its own.
+void draw_apart(const nn::HeldModule& held, const std::map<std::string, Tensor>& mine, const Tensors& firsts,
+                size_t rank) {
+  std::map<std::string, Tensor> places;
+  auto first = firsts.begin();
+  for (const auto& [name, own] : mine) {
+    const Tensor& of_first = *first++;
+    places[name] = own.equal(of_first) ? own_place(of_first, rank) : own;
+  }
+  const auto stream = places.extract(kStream).mapped().to_vector<int64_t>();
+  current_stream().set_position({static_cast<uint64_t>(stream[0]), static_cast<uint64_t>(stream[1])});
+  if (held) held->load_rng_state(places);
+}
+
 Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
   const Tensors parameters = actor.parameters();
   Tensors buffers;
-  if (const nn::HeldModule held{actor})
+  const nn::HeldModule held{actor};
+  if (held)
     for (const auto& [name, buffer] : held->named_buffers()) buffers.push_back(buffer);
   const ReducerOptions options{
       .name = order.name,
-      .buckets = {static_cast<size_t>(order.first_bucket), static_cast<size_t>(order.other_buckets)}};
+      .buckets = {static_cast<size_t>(order.first_bucket), static_cast<size_t>(order.other_buckets)},
+      .compression = order.compression};
   const auto here =
       std::make_shared<Joined>(Joined{order.group, {order.group, parameters, options}, buffers});
   internal::actors::current_cell()->attachments()[attachment(order.key)] = here;
@@ -70,8 +110,14 @@ Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
     for (const Tensor& p : parameters) optim::leave_out_of_norms(p);
   Tensors all = parameters;
   all.insert(all.end(), buffers.begin(), buffers.end());
+  const auto mine = random_places(held);
+  Tensors firsts;
+  for (const auto& [name, place] : mine) firsts.push_back(place.clone_data());
+  all.insert(all.end(), firsts.begin(), firsts.end());
   const auto taking = take_from_first(order.group, all, here->reducer.name() + "/start");
   co_await taking;
+  const size_t rank = order.group.rank();
+  if (rank > 0) draw_apart(held, mine, firsts, rank);
   co_return static_cast<int64_t>(buffers.size());
 }
 

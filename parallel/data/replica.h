@@ -14,6 +14,7 @@ struct JoinOrder {
   std::string name;  ///< of their reducers
   Group group;       ///< of all of them
   uint64_t first_bucket = BucketSizes().first, other_buckets = BucketSizes().others;
+  Compression compression = {};  ///< of gradients, between them
 };
 
 /// Driver to replicas: they are copies of one model from now on, with the values of the first. How many

@@ -7,6 +7,7 @@
 #include "tests/support/error_of.h"
 #include "tests/support/eventually.h"
 #include "tests/support/sim_cluster.h"
+#include "troupe/profile.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
@@ -49,6 +50,13 @@ struct Summer : Actor {
     }
     co_return "a sum";
   }
+  Task<Tensor> once(Group group, Tensor x, std::string tag) {
+    const auto future = group.all_reduce(x, {.tag = std::move(tag), .single_use = true});
+    co_return co_await future;
+  }
+  void give_up(Group group, std::string tag) {
+    group.give_up(tag, Error(ErrorKind::failed, "rank " + std::to_string(group.rank()) + " has no paper"));
+  }
   Task<void> send(Group group, Tensor x, int64_t to, std::string tag) {
     co_await group.send(x, static_cast<size_t>(to), tag);
   }
@@ -57,8 +65,9 @@ struct Summer : Actor {
   }
   void drop(Group group, Tensor x) { (void)group.all_reduce(x); }
   int64_t rank(Group group) { return static_cast<int64_t>(group.rank()); }
-  static constexpr auto remote = methods<&Summer::sum, &Summer::sum_within, &Summer::both, &Summer::cancelled,
-                                         &Summer::send, &Summer::receive, &Summer::drop, &Summer::rank>;
+  static constexpr auto remote =
+      methods<&Summer::sum, &Summer::sum_within, &Summer::both, &Summer::cancelled, &Summer::once,
+              &Summer::give_up, &Summer::send, &Summer::receive, &Summer::drop, &Summer::rank>;
 };
 
 // Different on each rank, and such that sums are rounded.
@@ -300,6 +309,47 @@ TEST_CASE("who cancels an operation, or the call that waits for it, ends it for 
   const auto x = a.call<&Summer::sum>(same, ones({2}), ""), y = b.call<&Summer::sum>(same, ones({2}), ""),
              z = c.call<&Summer::sum>(same, ones({2}), "");
   for (const auto& sum : {x, y, z}) CHECK(same_bits(cluster.await(sum).value(), tensor({3.0, 3.0})));
+  cluster.settle();
+  for (int w = 0; w < 3; ++w) CHECK(cluster.worker(w).metrics().at("collectives") == 0);
+}
+
+TEST_CASE("a profile has the operations of groups, at each member") {
+  const auto cluster = Cluster::in_process(2, hosting<Summer>());
+  const Group group(*cluster, places(2));
+  const std::vector members{cluster->spawn<Summer>("w0"), cluster->spawn<Summer>("w1")};
+  Profile profile(*cluster);
+  std::vector<Future<Tensor>> sums;
+  for (auto& m : members) sums.push_back(m.call<&Summer::sum>(group, ones({3}), "loss"));
+  for (const auto& sum : sums) CHECK(sum.get().equal(full({3}, 2.0)));
+  int64_t seen = 0;
+  for (const auto& e : profile.end().events()) {
+    if (e.mode != "group") continue;
+    CHECK(e.name == "all_reduce loss");
+    CHECK(e.end >= e.begin);
+    seen += 1 + 10 * e.worker;
+  }
+  CHECK(seen == 12);  // one on each
+}
+
+TEST_CASE("what a member gives up fails on all at once, on those that call it later as well") {
+  SimCluster cluster(5, 3, hosting<Summer>());
+  std::vector<RRef<Summer>> members;
+  for (int w = 0; w < 3; ++w) members.push_back(cluster.spawn<Summer>(0, w));
+  const Group group(members);
+  const auto waits = members[0].call<&Summer::once>(group, ones({2}), "t");
+  run(cluster);
+  CHECK_FALSE(waits.is_ready());
+  cluster.await(members[1].call<&Summer::give_up>(group, "t")).value();
+  run(cluster);
+  REQUIRE(waits.is_ready());
+  CHECK_THAT(waits.wait().error().what(), Contains("rank 1 has no paper"));
+  for (auto& m : members)
+    CHECK_THAT(cluster.await(m.call<&Summer::once>(group, ones({2}), "t")).error().what(),
+               Contains(m == members[0] ? "is of a single use, and was used before" : "rank 1 has no paper"));
+  std::vector<Future<Tensor>> sums;
+  for (auto& m : members) sums.push_back(m.call<&Summer::once>(group, ones({2}), "u"));
+  for (const auto& sum : sums) CHECK(same_bits(cluster.await(sum).value(), tensor({3.0, 3.0})));
+  cluster.await(members[2].call<&Summer::give_up>(group, "u")).value();  // it is over
   cluster.settle();
   for (int w = 0; w < 3; ++w) CHECK(cluster.worker(w).metrics().at("collectives") == 0);
 }

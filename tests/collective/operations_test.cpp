@@ -2,113 +2,12 @@
 // and workers that die, links that break, calls that do not come, are cancelled, or bring something else.
 #include <catch2/catch.hpp>
 
-#include "tests/collective/rank_world.h"
+#include "tests/collective/random_plan.h"
 #include "tests/support/seeds.h"
 
 using namespace troupe;
 using namespace troupe::testing;
 using Catch::Contains;
-
-namespace {
-
-bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-Signature random_signature(Generator& random, size_t ranks) {
-  Signature s;
-  Problem& p = s.problem;
-  p.ranks = ranks;
-  p.collective = static_cast<Collective>(random.below(kCollectiveCount));
-  do s.way = static_cast<Way>(random.below(kWayCount));
-  while (!offers(p.collective, s.way));
-  if (p.has_root()) p.root = random.below(ranks);
-  size_t sizes = ranks;
-  if (p.collective == Collective::all_reduce || p.collective == Collective::reduce ||
-      p.collective == Collective::broadcast)
-    sizes = 1;
-  if (p.collective == Collective::all_to_all) sizes = ranks * ranks;
-  if (p.collective == Collective::barrier) sizes = 0;
-  for (size_t i = 0; i < sizes; ++i) p.counts.push_back(random.below(3) ? random.below(25) : 0);
-  if (p.adds()) s.reduction = "sum";
-  s.shapes = {Shape{static_cast<int64_t>(p.elements())}};
-  s.piece = random.below(2) ? kOnePiece : 1 + random.below(6);
-  if (ranks > 1 && random.below(4) == 0) {
-    s.on_devices = true;
-    s.way = random.below(2) ? Way::whole : Way::doubling;
-    s.piece = kOnePiece;
-  }
-  return s;
-}
-
-// `jobs` operations for each of some groups, which every rank calls in an order of its own (those of one tag
-// in one).
-void plan(RankWorld& world, uint64_t groups, size_t workers, size_t jobs) {
-  Generator& random = world.random();
-  uint64_t number = 0;
-  for (uint64_t g = 1; g <= groups; ++g) {
-    std::vector<size_t> where;
-    for (size_t i = 0, n = 2 + random.below(workers + 1); i < n; ++i) where.push_back(random.below(workers));
-    world.add_group(g, where);
-    std::vector<RankCall> all;
-    for (size_t j = 0; j < jobs; ++j) {
-      const OperationTag tag = random.below(3) ? OperationTag("t" + std::to_string(random.below(4)))
-                                               : OperationTag("single " + std::to_string(j), true);
-      all.push_back({g, tag, random_signature(random, where.size()), ++number});
-    }
-    for (size_t r = 0; r < where.size(); ++r) {
-      std::map<std::string, std::deque<RankCall>> by_tag;
-      for (const RankCall& j : all) by_tag[j.tag.name].push_back(j);
-      std::vector<RankCall>& own = world.rank(g, r).jobs;
-      while (!by_tag.empty()) {
-        const auto tag = std::next(by_tag.begin(), static_cast<ptrdiff_t>(random.below(by_tag.size())));
-        own.push_back(tag->second.front());
-        tag->second.pop_front();
-        if (tag->second.empty()) by_tag.erase(tag);
-      }
-      std::ranges::reverse(own);  // the last is called first
-    }
-  }
-}
-
-// Calls and everything else in random order, until all is called and nothing happens any more.
-template <class F>
-void run(RankWorld& world, F trouble) {
-  for (;;) {
-    std::vector<std::pair<uint64_t, size_t>> callers;
-    for (const auto& [at, rank] : world.ranks())
-      if (world.alive(rank.worker) && !rank.jobs.empty()) callers.push_back(at);
-    trouble();
-    if (!callers.empty() && world.random().below(3) == 0) {
-      const auto [group, rank] = callers[world.random().below(callers.size())];
-      if (world.alive(world.rank(group, rank).worker)) world.call(group, rank);
-    } else if (!world.step() && callers.empty()) {
-      return;
-    }
-  }
-}
-
-// Deadlines of what goes on, as they would pass.
-void let_time_pass(RankWorld& world) {
-  for (int i = 0; i < 100; ++i) {
-    const std::vector<OperationId> open = world.open();
-    if (open.empty()) return;
-    for (const OperationId& id : open) {
-      world.overdue(id);
-      if (world.random().below(2)) world.step();
-    }
-    world.settle();
-    for (const OperationId& id : world.open()) world.unanswered(id);
-    world.settle();
-  }
-  FAIL("operations go on for ever");
-}
-
-bool no_errors(const RankWorld& world) {
-  for (const auto& [id, c] : world.called())
-    if (c.error) UNSCOPED_INFO(c.error->what());
-  return std::ranges::none_of(world.called(), [](const auto& x) { return x.second.error.has_value(); });
-}
-
-}  // namespace
 
 TEST_CASE("operations of overlapping groups in any order on each rank, matched by tag") {
   for (uint64_t seed = 0; seed < seeds(500); ++seed) {
@@ -227,9 +126,11 @@ TEST_CASE("a rank that brings something else fails the operation everywhere, and
     Signature same;
     do same = random_signature(world.random(), n);
     while (same.problem.collective != Collective::all_reduce);
+    const uint64_t maker = uint64_t{3} << 40;
+    same.context = maker | 1;
     Signature differs = same;
     std::string what;
-    switch (seed / n % 5) {
+    switch (seed / n % 6) {
       case 0:
         differs.dtype = float64, what = "dtypes";
         break;
@@ -241,6 +142,9 @@ TEST_CASE("a rank that brings something else fails the operation everywhere, and
         break;
       case 3:
         differs.problem = {Collective::barrier, n}, differs.way = Way::doubling, what = "operations";
+        break;
+      case 4:
+        differs.context = maker | 2, what = "contexts";
         break;
       default:
         differs.problem.collective = Collective::broadcast;
@@ -264,6 +168,18 @@ TEST_CASE("a rank that brings something else fails the operation everywhere, and
     }
     world.check_empty();
   }
+}
+
+TEST_CASE("contexts fit together that are equal, none, or of different makers") {
+  const Signature none{{Collective::all_reduce, 2, 0, {4}}, "sum", float32, {4}, Way::whole};
+  Signature one = none, two = none, other = none;
+  one.context = uint64_t{3} << 40 | 1, two.context = uint64_t{3} << 40 | 2,
+  other.context = uint64_t{4} << 40 | 1;
+  CHECK(one == none);
+  CHECK(one == other);
+  CHECK_FALSE(one == two);
+  CHECK(difference(one, two) == "contexts");
+  CHECK(one.str() == none.str() + " in context 1 of worker 3");
 }
 
 TEST_CASE("cancelled, or late, in the midst of others: all ranks hear, and the others go on") {

@@ -97,20 +97,22 @@ class RankWorld {
 
   // One thing that can happen, but for calls. False: there is none.
   bool step() {
-    std::vector<std::pair<size_t, size_t>> full;
-    for (auto& [link, queue] : links_)
-      if (!queue.empty()) full.push_back(link);
     std::vector<std::pair<size_t, size_t>>
         told;  // who, of whom: what came before the end of a connection comes first
     for (const auto& x : losses_)
       if (links_[{x.second, x.first}].empty()) told.push_back(x);
-    const size_t n = full.size() + told.size() + work_.size();
+    const size_t n = full_.size() + told.size() + work_.size();
     if (!n) return false;
     size_t pick = random_.below(n);
-    if (pick < full.size()) {
-      const auto [from, to] = full[pick];
-      Packet p = std::move(links_[full[pick]].front());
-      links_[full[pick]].pop_front();
+    if (pick < full_.size()) {
+      const auto [from, to] = full_[pick];
+      auto& queue = links_[full_[pick]];
+      Packet p = std::move(queue.front());
+      queue.pop_front();
+      if (queue.empty()) {
+        full_[pick] = full_.back();
+        full_.pop_back();
+      }
       Operations::Out out;
       const auto sender = static_cast<WorkerId>(from);
       if (p.part)
@@ -119,7 +121,7 @@ class RankWorld {
         tables_[to]->notice(sender, *p.notice, out);
       if (out.refused) FAIL(out.refused->what());
       take(to, std::move(out));
-    } else if ((pick -= full.size()) < told.size()) {
+    } else if ((pick -= full_.size()) < told.size()) {
       const auto [who, whom] = told[pick];
       losses_.erase(std::ranges::find(losses_, told[pick]));
       Operations::Out out;
@@ -152,6 +154,7 @@ class RankWorld {
     for (size_t other = 0; other < alive_.size(); ++other)
       if (alive_[other]) cut_off(other, w);
     links_[{w, w}].clear();
+    note_full();
     std::erase_if(called_, [&](const auto& x) {
       return ranks_.at({x.first.group, x.first.rank}).worker == w;
     });
@@ -160,6 +163,7 @@ class RankWorld {
   void cut(size_t a, size_t b) {
     cut_off(a, b);
     cut_off(b, a);
+    note_full();
   }
   bool alive(size_t w) const { return alive_[w]; }
 
@@ -177,6 +181,11 @@ class RankWorld {
   void cancel(const OperationId& id) {
     Operations::Out out;
     tables_[worker_of(id)]->cancel(id, out);
+    take(worker_of(id), std::move(out));
+  }
+  void give_up(const OperationId& id, const Error& why) {
+    Operations::Out out;
+    tables_[worker_of(id)]->give_up(id, members(id.group), why, out);
     take(worker_of(id), std::move(out));
   }
   std::vector<OperationId> open() const {
@@ -215,6 +224,7 @@ class RankWorld {
           take(w, std::move(out));
         }
     for (auto& [link, queue] : links_) queue.clear();
+    full_.clear();
     for (size_t w = 0; w < tables_.size(); ++w)
       if (alive_[w]) CHECK(tables_[w]->counts() == Operations::Counts{});
   }
@@ -242,8 +252,16 @@ class RankWorld {
     broken_.insert({who, whom});
     losses_.push_back({who, whom});
   }
+  void note_full() {
+    full_.clear();
+    for (const auto& [link, queue] : links_)
+      if (!queue.empty()) full_.push_back(link);
+  }
   void send(size_t from, size_t to, Packet p) {
-    if (alive_[to] && !broken_.contains({from, to})) links_[{from, to}].push_back(std::move(p));
+    if (!alive_[to] || broken_.contains({from, to})) return;
+    auto& queue = links_[{from, to}];
+    if (queue.empty()) full_.emplace_back(from, to);
+    queue.push_back(std::move(p));
   }
   void take(size_t w, Operations::Out out) {
     for (auto& x : out.work) work_.push_back({w, std::move(x)});
@@ -311,6 +329,7 @@ class RankWorld {
   std::vector<std::unique_ptr<Operations>> tables_;
   std::map<std::pair<uint64_t, size_t>, Rank> ranks_;
   std::map<std::pair<size_t, size_t>, std::deque<Packet>> links_;
+  std::vector<std::pair<size_t, size_t>> full_;  // links with messages
   std::set<std::pair<size_t, size_t>> broken_;
   std::vector<std::pair<size_t, size_t>> losses_;
   std::vector<std::pair<size_t, Operations::Work>> work_;

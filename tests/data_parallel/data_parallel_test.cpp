@@ -229,6 +229,63 @@ struct Normed : nn::Layer {
 
 }  // namespace
 
+namespace {
+
+struct Noisy : nn::Layer {
+  nn::Dropout drop{0.5, 7};
+  nn::Linear scale{2, 2};
+  Tensor forward(const Tensor& x) override { return drop(x); }
+  void members(nn::Members& m) override { m("drop", drop), m("scale", scale); }
+};
+
+}  // namespace
+
+TEST_CASE("replicas draw masks of their own, which follow from the seed and the rank") {
+  auto cluster = Cluster::in_process(3, hosting<ModuleReplica<Noisy>>());
+  DataParallel<Noisy> net(cluster->here(), Group(*cluster, {"w0", "w1", "w2"}));
+  const Tensor x = ones({3 * 64});
+  const Tensor out = net(x).get();
+  std::vector<Tensor> parts;
+  for (int64_t r = 0; r < 3; ++r) parts.push_back(out.slice(0, 64 * r, 64 * (r + 1)));
+  CHECK_FALSE(parts[0].equal(parts[1]));
+  CHECK_FALSE(parts[0].equal(parts[2]));
+  CHECK_FALSE(parts[1].equal(parts[2]));
+  nn::Dropout first(0.5, 7), second(0.5, 7);
+  CHECK(first(ones({64})).equal(parts[0]));
+  // The layer's generator is its seed's; that of rank 1 is the split of it.
+  auto state = second.rng_state();
+  REQUIRE(state.size() == 1);
+  const auto at = state.begin()->second.to_vector<int64_t>();
+  Generator random;
+  random.set_position({uint64_t(at[0]), uint64_t(at[1])});
+  const Generator::Position own = random.split(1).position();
+  state.begin()->second = tensor(std::vector<int64_t>{int64_t(own.seed), int64_t(own.counter)}, int64);
+  second.load_rng_state(state);
+  CHECK(second(ones({64})).equal(parts[1]));
+}
+
+TEST_CASE("replicas whose gradients travel compressed stay equal, and learn") {
+  const std::string compression = GENERATE("bf16", "topk(0.1)", "1bit");
+  auto cluster = Cluster::in_process(3, hosting<ModuleReplica<nn::Linear>>());
+  const DataParallelOptions options{.compression = Compression::parse(compression)};
+  DataParallel<nn::Linear> net(cluster->here(), Group(*cluster, {"w0", "w1", "w2"}), options, 16, 4);
+  optim::Distributed<optim::SGD> optimizer(net, {.lr = 0.05});
+  Generator random(3);
+  const Tensor x = randn({30, 16}, random), y = ops::matmul(x, randn({16, 4}, random));
+  double first = 0, last = 0;
+  for (int i = 0; i < 60; ++i) {
+    autograd::Context step(*cluster);
+    const Tensor loss = mse_loss(net(x).get(), y);
+    step.backward(loss);
+    optimizer.step(step);
+    (i ? last : first) = loss.item();
+  }
+  CHECK(last < 0.5 * first);
+  const auto values = nn::remote_state_dict(net.replicas()[0]).get();
+  for (const auto& r : net.replicas())
+    for (const auto& [name, value] : nn::remote_state_dict(r).get()) CHECK(bit_equal(value, values.at(name)));
+}
+
 TEST_CASE("before each forward pass, replicas of a module have the buffers of the first") {
   const bool buffers = GENERATE(true, false);
   auto cluster = Cluster::in_process(3, hosting<ModuleReplica<Normed>>());

@@ -1,162 +1,14 @@
 // Gradients that are summed over a group while the backward pass runs: those of one model on the whole batch.
-#include "parallel/data/gradient_reducer.h"
-
 #include <catch2/catch.hpp>
 
-#include "autograd/hooks.h"
+#include "tests/data_parallel/reducer_world.h"
 #include "tests/support/error_of.h"
-#include "tests/support/nothing_left.h"
 #include "tests/support/sim_cluster.h"
-#include "troupe/replicas.h"
 
 using namespace troupe;
 using namespace troupe::parallel;
+using namespace troupe::testing;
 using Catch::Contains;
-using testing::error_of;
-using testing::nothing_left;
-using testing::SimCluster;
-
-namespace {
-
-Tensor numbers(const Shape& shape, int64_t first) {
-  std::vector<double> v;
-  for (int64_t i = 0; i < shape.numel(); ++i) v.push_back(double((i * 5 + first) % 7 - 3) / 4);
-  return tensor(v, float64).reshape(shape);
-}
-Tensor leaf(Tensor t) {
-  t.requires_grad_();
-  return t;
-}
-
-struct Model {
-  Tensor first = leaf(numbers({3, 4}, 1)), bias = leaf(numbers({4}, 2)), second = leaf(numbers({4, 2}, 4)),
-         sometimes = leaf(numbers({2}, 3)), never = leaf(ones({3}, float64)),
-         single = leaf(ones({2}, float32));
-  Tensors all() const { return {first, bias, second, sometimes, never, single}; }
-  // `second` is used twice.
-  Tensor loss(const Tensor& x, const Tensor& y, bool some) const {
-    const Tensor hidden = ops::tanh(ops::matmul(x, first) + bias);
-    Tensor out = ops::matmul(hidden, second) + ops::matmul(ops::tanh(hidden), second);
-    if (some) out = out * sometimes + single.to(float64);
-    const Tensor away = out - y;
-    return ops::mean(away * away);
-  }
-};
-
-struct Member : Actor {
-  void join(Group group, int64_t first, int64_t others) {
-    const ReducerOptions options{.buckets = {static_cast<size_t>(first), static_cast<size_t>(others)}};
-    reducer = GradientReducer(group, model.all(), options);  // while there is one, it is refused
-  }
-  Task<double> backward(Tensor x, Tensor y, bool some) {
-    Tensor loss;
-    if (x.size(0) > 0) loss = model.loss(x, y, some);
-    if (fails && loss.defined()) {
-      loss = loss * 1;
-      autograd::register_hook(loss, [](const Tensor&) -> Tensor {
-        throw_error(ErrorKind::failed, "[member] out of paper");
-      }).keep();
-    }
-    const auto running = reducer->backward(loss, static_cast<double>(x.size(0)));
-    co_return co_await running;
-  }
-  Task<double> later(Tensor x, Tensor y) {
-    const Accumulation accumulating = reducer->accumulate();
-    const auto running = backward(x, y, false);
-    co_return co_await running;
-  }
-  void fail(bool on) { fails = on; }
-  std::vector<Tensor> gradients() {
-    std::vector<Tensor> all;
-    for (const Tensor& p : model.all()) all.push_back(autograd::context_gradient(p));
-    return all;
-  }
-  Tensors parameters() override { return model.all(); }
-  Model model;
-  std::optional<GradientReducer> reducer;
-  bool fails = false;
-  static constexpr auto remote =
-      methods<&Member::join, &Member::backward, &Member::later, &Member::fail, &Member::gradients>;
-};
-
-using Cuts = std::vector<int64_t>;
-
-// Ranks with an odd number use the parameter `sometimes`.
-bool some(size_t rank) { return rank % 2 == 1; }
-
-// What one process would have: by the weights of the rows.
-struct Whole {
-  Model model;
-  double add(const Cuts& cuts, const Tensor& x, const Tensor& y, bool with_some = true, double of = 0) {
-    Tensor sum;
-    const double total = of ? of : double(cuts.back() - cuts.front());
-    for (size_t r = 0; r + 1 < cuts.size(); ++r) {
-      if (cuts[r] == cuts[r + 1]) continue;
-      const Tensor loss = model.loss(x.slice(0, cuts[r], cuts[r + 1]), y.slice(0, cuts[r], cuts[r + 1]),
-                                     with_some && some(r)) *
-                          (double(cuts[r + 1] - cuts[r]) / total);
-      sum = sum.defined() ? sum + loss : loss;
-    }
-    autograd::backward(sum);
-    return sum.item();
-  }
-};
-
-struct World {
-  std::unique_ptr<Cluster> cluster;
-  std::vector<RRef<Member>> members;
-  explicit World(size_t n, int64_t first = 1 << 20, int64_t others = 25 << 20)
-      : cluster(Cluster::in_process(3, hosting<Member>())) {
-    for (size_t r = 0; r < n; ++r) members.push_back(cluster->spawn<Member>(r % 3));
-    const Group group(members);
-    for (auto& m : members) m.call<&Member::join>(group, first, others).get();
-  }
-  std::vector<Result<double>> pass(const Cuts& cuts, const Tensor& x, const Tensor& y, bool later = false) {
-    std::vector<Future<double>> asked;
-    for (size_t r = 0; r < members.size(); ++r) {
-      const Tensor mine = x.slice(0, cuts[r], cuts[r + 1]), target = y.slice(0, cuts[r], cuts[r + 1]);
-      asked.push_back(later ? members[r].call<&Member::later>(mine, target)
-                            : members[r].call<&Member::backward>(mine, target, some(r)));
-    }
-    std::vector<Result<double>> out;
-    for (auto& a : asked) out.push_back(a.wait());
-    return out;
-  }
-  // Those of the first; the others have the same bits.
-  std::vector<Tensor> gradients() {
-    const auto first = members[0].call<&Member::gradients>().get();
-    for (auto& m : members) {
-      const auto other = m.call<&Member::gradients>().get();
-      for (size_t i = 0; i < first.size(); ++i) {
-        REQUIRE(other[i].defined() == first[i].defined());
-        if (first[i].defined()) CHECK(bit_equal(other[i], first[i]));
-      }
-    }
-    return first;
-  }
-  void at_rest() {
-    nothing_left(*cluster);
-    for (const auto& w : cluster->workers()) CHECK(cluster->metrics(w)["collectives"] == 0);
-  }
-};
-
-void close(const std::vector<Tensor>& got, const Model& want) {
-  const Tensors all = want.all();
-  for (size_t i = 0; i < all.size(); ++i) {
-    INFO("parameter " << i);
-    REQUIRE(got[i].defined() == all[i].grad().defined());
-    if (!got[i].defined()) continue;
-    CHECK(got[i].dtype() == all[i].dtype());
-    const auto a = got[i].to(float64).to_vector<double>(), b = all[i].grad().to(float64).to_vector<double>();
-    const double tolerance = got[i].dtype() == float64 ? 1e-9 : 1e-6;
-    for (size_t k = 0; k < a.size(); ++k) CHECK(a[k] == Approx(b[k]).epsilon(tolerance).margin(1e-12));
-  }
-}
-
-Tensor inputs() { return numbers({8, 3}, 1); }
-Tensor targets() { return numbers({8, 2}, 2); }
-
-}  // namespace
 
 TEST_CASE("gradients are those of one process on the whole batch, whatever the rows and the buckets") {
   for (const Cuts& cuts : std::vector<Cuts>{
@@ -206,35 +58,10 @@ TEST_CASE("passes of one context add up, and those that accumulate are one batch
   world.at_rest();
 }
 
-TEST_CASE("a pass that fails on one member fails on all, and leaves the gradients as they were") {
-  const Cuts cuts{0, 2, 5, 8};
-  World world(3, 1, 64);
-  Whole whole;
-  {
-    const autograd::Context step(*world.cluster);
-    whole.add(cuts, inputs(), targets());
-    for (const auto& r : world.pass(cuts, inputs(), targets())) REQUIRE(r.ok());
-    world.members[1].call<&Member::fail>(true).get();
-    const auto failed = world.pass(cuts, inputs(), targets());
-    for (size_t r = 0; r < 3; ++r) {
-      REQUIRE_FALSE(failed[r].ok());
-      CHECK(failed[r].error().kind() == ErrorKind::failed);
-      CHECK_THAT(failed[r].error().what(),
-                 Contains(r == 1 ? "out of paper" : "the pass of another member has failed"));
-    }
-    close(world.gradients(), whole.model);
-    world.members[1].call<&Member::fail>(false).get();
-    whole.add(cuts, inputs(), targets());
-    for (const auto& r : world.pass(cuts, inputs(), targets())) REQUIRE(r.ok());
-    close(world.gradients(), whole.model);
-  }
-  world.at_rest();
-}
-
 TEST_CASE("what a reducer cannot do is refused, with what to write") {
   World world(2);
   const Group group(world.members);
-  CHECK_THAT(error_of([&] { world.members[0].call<&Member::join>(group, 1, 1).get(); }).what(),
+  CHECK_THAT(error_of([&] { world.members[0].call<&Member::join>(group, 1, 1, "none").get(); }).what(),
              Contains("rank 0 of this group has a reducer \"gradients\" already"));
   CHECK_THAT(
       error_of([&] { world.members[0].call<&Member::backward>(inputs(), targets(), false).get(); }).what(),
@@ -246,13 +73,27 @@ TEST_CASE("what a reducer cannot do is refused, with what to write") {
   }
 }
 
-TEST_CASE("buckets go from the last parameter to the first, each of one dtype") {
+TEST_CASE("buckets are in a given order, each of one dtype") {
   const Tensors p{ones({100}), ones({4}, float64), ones({10}), ones({300}), ones({2})};
   using Buckets = std::vector<std::vector<size_t>>;
-  CHECK(buckets_of(p, {}) == Buckets{{4, 3, 2, 0}, {1}});
-  CHECK(buckets_of(p, {.first = 8, .others = 440}) == Buckets{{4}, {3}, {2, 0}, {1}});
-  CHECK(buckets_of(p, {.first = 1, .others = 1}) == Buckets{{4}, {3}, {2}, {1}, {0}});
-  CHECK(buckets_of({}, {}).empty());
+  const std::vector<size_t> back{4, 3, 2, 1, 0};
+  CHECK(buckets_of(p, back, {}) == Buckets{{4, 3, 2, 0}, {1}});
+  CHECK(buckets_of(p, back, {.first = 8, .others = 440}) == Buckets{{4}, {3}, {2, 0}, {1}});
+  CHECK(buckets_of(p, back, {.first = 1, .others = 1}) == Buckets{{4}, {3}, {2}, {1}, {0}});
+  CHECK(buckets_of(p, {1, 0, 3, 2, 4}, {.first = 1, .others = 440}) == Buckets{{1}, {0}, {3}, {2, 4}});
+  CHECK(buckets_of({}, {}, {}).empty());
+  // No order gives more buckets than that.
+  Generator random(5);
+  for (const BucketSizes& sizes :
+       std::vector<BucketSizes>{{}, {1, 1}, {8, 440}, {400, 1200}, {1 << 20, 16}}) {
+    size_t most = 0;
+    for (int i = 0; i < 200; ++i) {
+      std::vector<size_t> order;
+      for (const int64_t k : random.permutation(5)) order.push_back(static_cast<size_t>(k));
+      most = std::max(most, buckets_of(p, order, sizes).size());
+    }
+    CHECK(most <= most_buckets(p, sizes));
+  }
 }
 
 namespace {

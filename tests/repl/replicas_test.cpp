@@ -84,7 +84,7 @@ TEST_CASE("in the shell a module has a replica on each worker") {
       first, last = first or loss:item(), loss:item()
     end
     assert(last < 0.1 * first)
-    local two = data_parallel(nn.linear(3, 2), {on = {"w1", "w2"}, buffers = false, bucket = 100})
+    local two = data_parallel(nn.linear(3, 2), {on = {"w1", "w2"}, buffers = false, bucket = 100, compression = "bf16"})
     assert(#two == 2 and two:replicas()[1].worker == "w1" and two(x):get().shape[1] == 6)
   )lua") == "");
 }
@@ -98,6 +98,7 @@ TEST_CASE("in the shell replicas that cannot be say why") {
            {"data_parallel{spawn('Scorer', 'w0'), spawn('Module', 'w1', nn.linear(3, 2))}",
             "replicas are actors of one type; got Scorer"},
            {"data_parallel(nn.linear(3, 2), {buffer = false})", "did you mean \"buffers\"?"},
+           {"data_parallel(nn.linear(3, 2), {compression = 'zip'})", "option compression"},
            {"data_parallel({spawn('Scorer', 'w0')}, {on = 'w1'})", "has no option \"on\""},
            {"data_parallel(nn.linear(3, 2), {on = 1})", "expected the name of a worker or a list of them"},
            {"data_parallel{spawn('Scorer', 'w0')}:mean('loss', ops.ones({2, 3}), ops.ones({2, 2}), 1)",

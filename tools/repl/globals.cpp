@@ -37,7 +37,7 @@ constexpr HelpEntry kGlobals[] = {
     {"data_parallel", "data_parallel(model[, options]) -> replicas",
      "Replicas of one model that stay equal and learn from their rows of each batch: actors, {a, b}, or a "
      "module, one on each worker. Options: on (workers, for a module), buffers, first_bucket, bucket "
-     "(bytes)."},
+     "(bytes), compression."},
     {"split", "split(x) -> split",
      "A batch whose rows the replicas divide; or what each of them gets, split{x0, x1}."},
     {"optim.clip_grad_norm", "optim.clip_grad_norm({opt, ...}, most[, step]) -> number",

@@ -1,0 +1,137 @@
+// What a GradientReducer has on one member: its parameters, and the reductions that are under way.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/mutex.h"
+#include "core/tensor/creation.h"
+#include "parallel/data/compressed_gradients.h"
+#include "parallel/data/gradient_reducer.h"
+#include "parallel/data/reducer_names.h"
+
+namespace troupe::parallel {
+
+constexpr const char* kOfReducer = "[GradientReducer] ";  // begins its errors
+
+/// What is known of a pass when it begins.
+struct PassPlan {
+  bool reduces = true;
+  double own = 1;      ///< what its gradients of parameters are multiplied by
+  double earlier = 1;  ///< the same of passes that were not reduced
+  std::string tag;     ///< the same on all members, and of no other pass
+};
+
+/// t * factor.
+Tensor scaled(const Tensor& t, double factor);
+
+/// Thread-safe.
+class GradientReducer::State : public std::enable_shared_from_this<State> {
+ public:
+  State(Group of, const Tensors& all, const ReducerOptions& options);
+
+  Future<void> told(size_t index, const std::shared_ptr<autograd::PassGradients>& pass);
+  /// The leaf whose gradient in a context is what its passes have left unreduced of a parameter.
+  Tensor unreduced(size_t i, bool make);
+  std::string name() const { return use_.name(); }
+
+  uint64_t next_call() {
+    const internal::Lock lock(mutex_);
+    return ++last_call_;
+  }
+  /// Of a call of backward() or reduce(), in the context of this thread.
+  PassPlan plan_of(uint64_t call) const {
+    return {.reduces = !accumulates(frame().context), .tag = name() + "/" + std::to_string(call)};
+  }
+  void expect(uint64_t call, const PassPlan& plan) {
+    const internal::Lock lock(mutex_);
+    calls_[call] = plan;
+  }
+  void forget_call(uint64_t call) {
+    const internal::Lock lock(mutex_);
+    calls_.erase(call);
+  }
+  /// A pass has failed here: it fails on all members with this error, which names this one.
+  void give_up(const PassPlan& plan, const Error& why) const;
+
+  void set_accumulating(uint64_t context, bool on, double weight = 1) {
+    const internal::Lock lock(mutex_);
+    auto& now = accumulating_[context];
+    if (on)
+      ++now.scopes, now.weight = weight;
+    else if (--now.scopes == 0)
+      accumulating_.erase(context);
+  }
+  bool accumulates(uint64_t context) const {
+    const internal::Lock lock(mutex_);
+    return accumulating_.contains(context);
+  }
+  void forget_pass(uint64_t number) {
+    std::map<uint64_t, std::shared_ptr<Reduction>>::node_type gone;  // let go after the lock
+    const internal::Lock lock(mutex_);
+    gone = reductions_.extract(number);
+  }
+  CollectiveOptions options_of(const std::string& tag) const {
+    return {.tag = tag, .single_use = true, .timeout = timeout};
+  }
+
+  /// In which buckets are made, as far as this member knows.
+  std::vector<size_t> order() const {
+    const internal::Lock lock(mutex_);
+    return order_;
+  }
+  /// A pass came by the parameters in this order. The first one counts.
+  void note_order(const std::vector<size_t>& order) {
+    const internal::Lock lock(mutex_);
+    if (!std::exchange(order_is_seen_, true)) order_ = order;
+  }
+  void note_buckets(const std::vector<std::vector<size_t>>& buckets) {
+    const internal::Lock lock(mutex_);
+    buckets_ = buckets;
+  }
+  /// Of the last pass.
+  std::vector<std::vector<size_t>> buckets() const {
+    const internal::Lock lock(mutex_);
+    return buckets_;
+  }
+
+  const Group group;
+
+ private:
+  static Tensor leaf_of(Tensor t) {
+    t.requires_grad_();
+    return t;
+  }
+  class Reduction;
+  struct Accumulating {
+    int scopes = 0;
+    double weight = 1;  // of the gradients of passes that are none of backward() or reduce()
+  };
+  const ReducerNames::Use use_;
+
+ public:
+  const std::optional<Duration> timeout;
+  const BucketSizes sizes;
+  const Compression compression;
+  const std::unique_ptr<Residuals> residuals;  ///< null: nothing is left out
+  Tensors parameters;
+  /// Reached by every pass. The gradient that backward() gives it is the number of its call; else it is 0.
+  const Tensor anchor = leaf_of(zeros({1}, float64));
+  /// What passes that were not reduced have brought in a context: rows, and the sum of their losses.
+  const Tensor brought = leaf_of(zeros({2}, float64));
+
+ private:
+  mutable internal::Mutex mutex_;
+  Tensors unreduced_ TROUPE_GUARDED_BY(mutex_);
+  std::vector<size_t> order_ TROUPE_GUARDED_BY(mutex_);
+  bool order_is_seen_ TROUPE_GUARDED_BY(mutex_) = false;
+  std::vector<std::vector<size_t>> buckets_ TROUPE_GUARDED_BY(mutex_);
+  uint64_t last_call_ TROUPE_GUARDED_BY(mutex_) = 0;
+  std::map<uint64_t, PassPlan> calls_ TROUPE_GUARDED_BY(mutex_);
+  std::map<uint64_t, Accumulating> accumulating_ TROUPE_GUARDED_BY(mutex_);              // by context
+  std::map<uint64_t, std::shared_ptr<Reduction>> reductions_ TROUPE_GUARDED_BY(mutex_);  // by pass
+};
+
+}  // namespace troupe::parallel
