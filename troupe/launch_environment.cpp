@@ -96,11 +96,12 @@ std::string checked_token(const std::string& token) {
   return token;
 }
 
-std::string token_of_file(const std::string& path) {
+std::string token_of_file(const std::string& path, bool in_pod) {
   try {
     return internal::net::read_token_file(path);
   } catch (const Error& e) {
-    throw_invalid("[launch] TROUPE_TOKEN_FILE: " + e.message());
+    throw_invalid("[launch] TROUPE_TOKEN_FILE: " + e.message() +
+                  (in_pod ? "; in a pod TROUPE_TOKEN may come from the Secret itself" : ""));
   }
 }
 
@@ -215,7 +216,7 @@ void find_token(LaunchEnvironment& e, const Lookup& lookup, bool in_pod) {
   if (auto token = lookup("TROUPE_TOKEN")) {
     e.token = checked_token(*token);
   } else if (auto file = lookup("TROUPE_TOKEN_FILE")) {
-    e.token = token_of_file(*file);
+    e.token = token_of_file(*file, in_pod);
   } else if (in_pod && e.world > 1) {
     throw_invalid("[launch] no cluster token: set TROUPE_TOKEN, from a Secret, in the Job's template");
   } else if (auto home = lookup("HOME"); home && e.world > 1) {

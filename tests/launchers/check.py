@@ -10,6 +10,7 @@ import os, pathlib, shutil, signal, subprocess, sys, tempfile, threading, time
 
 from hosts import Hosts
 
+TEMPLATE = pathlib.Path(__file__).resolve().parent.parent.parent / "deploy/slurm.sh"
 LIMIT = 120  # seconds of a case; what is left behind is waited for as long as this
 # What runs as alone: flags, workers.
 EXAMPLES = {"quickstart": ([], 3), "recommender": (["--steps", "20"], 7)}
@@ -131,10 +132,26 @@ class Ssh(Launcher):
             finally:
                 self.hosts.cut("west", up=True)
 
+        def shares(*command):
+            """One launcher on each host."""
+            return [(host, [str(self.programs / "troupe"), "run", "-n", "2", "--nnodes", "2", "--node-rank", str(rank), "--master-addr", "east", *command], {})
+                    for rank, host in enumerate(("east", "west"))]
+
+        def share_killed():
+            job = self.run(shares(str(self.programs / "endings"), "--mode", "spin"))
+            job.await_text("spinning")
+            job.processes[1].kill()  # w2 and w3 end with it, and w0 waits for w3
+            codes = job.codes()
+            require(codes == [4, 137], f"exit codes {codes}, expected 4 and 137")
+
         return {
+            "a share on each host": lambda: self.ends_with(shares(*program), {0}, ["workers 4"]),
+            "a share on each host, and one launcher is killed": share_killed,
             "a host is cut off": cut_off,
             "addresses of IPv6": lambda: self.ends_with(self.troupe_run("-H", "[fd77::1]:2,[fd77::2]:1", *program), {0}, done),
             "links are encrypted": lambda: self.ends_with(self.troupe_run("-H", "east:2,west:1", *program, TROUPE_TLS="1"), {0}, done),
+            "hosts have certificates": lambda: self.ends_with(
+                self.troupe_run("-H", "east:2,west:1", *program, TROUPE_TLS="1", **self.hosts.certificate("east", "west")), {0}, done),
             "links are not encrypted": lambda: self.ends_with(self.troupe_run("-H", "east:2,west:1", *program, TROUPE_TLS="0", TROUPE_LOG="info"), {0},
                                                               [*done, "are not encrypted: TROUPE_TLS=1 for all workers encrypts them"]),
             "ssh would ask for a password": lambda: self.ends_with(
@@ -154,6 +171,23 @@ class Mpirun(Launcher):
         along = ["-x", "TROUPE_TLS"] if "TROUPE_TLS" in self.hosts.environment else []  # the only one that passes nothing on by itself
         return [("east", ["mpirun.openmpi", "-n", str(n), "-host", f"east:{n - n // 2},west:{n // 2}", *along, *program], root)]
 
+    def cases(self):
+        def on(hosts, *flags):
+            (host, command, variables), = self.commands(3, [str(self.programs / "endings"), "--mode", "alone"])
+            at = command.index("-host")
+            return [(host, [*command[:at], *flags, "-host", hosts, *command[at + 2:]], variables)]
+
+        ranks = self.hosts.folder / "ranks"  # mpirun puts w0 on its own host if it can
+        ranks.write_text("rank 0=west slot=0\nrank 1=west slot=1\nrank 2=east slot=0\n")
+        there = ["--rankfile", str(ranks)]
+        return {
+            "all workers on another host": lambda: self.ends_with(on("west:3"), {0}, ["workers 3"]),
+            "w0 on another host": lambda: self.ends_with(on("west:2,east:1", *there), {3},
+                                                         ["cannot listen on tcp:", "which says where mpirun is: set TROUPE_ADDRESS=tcp:HOST:PORT"]),
+            "w0 on another host, whose address is given": lambda: self.ends_with(on("west:2,east:1", *there, "-x", "TROUPE_ADDRESS=tcp:west:29500"), {0},
+                                                                                 ["workers 3"]),
+        }
+
 
 class Slurm(Launcher):
     needs, package, rank = ["srun", "slurmd", "slurmctld", "munged"], "slurm-wlm munge", "SLURM_PROCID"
@@ -165,6 +199,38 @@ class Slurm(Launcher):
 
     def commands(self, n, program):
         return [("east", ["srun", "-N2", "-n", str(n), *program], {})]
+
+    def cases(self):
+        program = [str(self.programs / "endings"), "--mode", "alone"]
+        root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+        def says(text, *command):
+            return lambda: self.ends_with([("east", list(command), root)], {0}, [text])
+
+        def batch(text, *sbatch):
+            """Its output is a file of all nodes."""
+            out = self.hosts.folder / "batch.out"
+            return says(text, "sh", "-c", f'"$@"; code=$?; cat {out}; exit $code', "sh", "sbatch", "--wait", "-o", str(out), *map(str, sbatch))
+
+        def cancelled():
+            job = self.run([("east", ["srun", "-N2", "-n", "3", "--job-name", "to-cancel", str(self.programs / "endings"), "--mode", "spin"], {})])
+            job.await_text("spinning")
+            require(self.hosts.start("east", ["scancel", "--name", "to-cancel"]).wait() == 0, "scancel fails")
+            codes = job.codes()
+            require(codes[0] in (137, 143), f"exit code {codes[0]}, expected 143, or 137 of those that srun kills")
+
+        share = "troupe run -n 2 --nnodes $SLURM_NNODES --node-rank $SLURM_NODEID --master-addr east"
+        return {
+            "one node": says("workers 3", "srun", "-N1", "-n", "3", *program),
+            "one task": says("workers 3", "srun", "-n", "1", *program),
+            "salloc and srun": says("workers 4", "salloc", "-N2", "-n", "4", "srun", *program),
+            "a bare program in salloc": says("runs alone: Slurm has room for 3 tasks", "salloc", "-n", "3", *program),
+            "a bare program in a batch script": batch("runs alone: Slurm has room for 3 tasks", "-N2", "-n", "3", "--wrap", " ".join(program)),
+            "the template": batch("workers 4", "--cpus-per-task=1", TEMPLATE, *program),
+            "mpirun in a batch script": batch("workers 3", "-N2", "-n", "3", "--wrap", " ".join(["mpirun.openmpi", *program])),
+            "troupe run on each node": says("workers 4", "srun", "-N2", "--ntasks-per-node=1", "sh", "-c", f"{self.programs}/{share} {' '.join(program)}"),
+            "scancel": cancelled,
+        }
 
 
 class Torchrun(Launcher):
@@ -178,6 +244,13 @@ class Torchrun(Launcher):
         return [(host, ["torchrun", "--redirects=9:1", "--tee=9:1", "--nnodes", "2", "--node_rank", str(rank), "--nproc_per_node", str(n // 2),
                         "--master_addr", "10.77.0.1", "--master_port", "29500", "--no_python", *program], {})
                 for rank, host in enumerate(("east", "west"))]
+
+    def cases(self):
+        once = self.hosts.folder / "killed-once"
+        script = f'test $RANK != 2 || test -e {once} || {{ touch {once}; kill -9 $$; }}; exec "$@"'
+        command = ["torchrun", "--redirects=9:1", "--tee=9:1", "--nproc_per_node", "3", "--master_addr", "10.77.0.1", "--master_port", "29500",
+                   "--max_restarts", "1", "--no_python", "sh", "-c", script, "sh", str(self.programs / "endings"), "--mode", "alone"]
+        return {"--max_restarts starts the group again": lambda: self.ends_with([("east", command, {})], {0}, ["workers 3"])}
 
 
 class Pods(Launcher):

@@ -99,6 +99,8 @@ class Hosts:
         """Nothing comes through to that host, and nobody is told; until it is up again."""
         link = f"tr{os.getpid()}{host[0]}"
         call("ip", "-n", self.namespaces[host], "link", "set", link, "up" if up else "down")
+        if up:  # which the link has lost
+            call("ip", "-n", self.namespaces[host], "address", "replace", f"{ADDRESSES_V6[host]}/64", "dev", link, "nodad")
 
     def start(self, host, command, environment={}, **more):
         """A process of its own group on that host; with nothing in its environment but what a login has."""
@@ -112,21 +114,21 @@ class Hosts:
         with open(self.folder / f"{pathlib.Path(command[0]).name}.{host}.log", "wb") as log:
             self.daemons.append(self.start(host, command, stdout=log, stderr=subprocess.STDOUT))
 
-    def certificate(self, host):
-        """Variables that name one for that host, of one authority."""
-        at = self.folder / "certificates"
-        authority, key, made = at / "authority.pem", at / "authority.key", at / f"{host}.pem"
+    def certificate(self, *hosts):
+        """Variables that name one for these hosts, of one authority."""
+        at, name = self.folder / "certificates", "-".join(hosts)
+        authority, key, made = at / "authority.pem", at / "authority.key", at / f"{name}.pem"
         quiet = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         if not at.exists():
             at.mkdir()
             subprocess.run(["openssl", "req", "-x509", "-newkey", "ed25519", "-nodes", "-subj", "/CN=authority", "-keyout", key, "-out", authority], **quiet)
         if not made.exists():
-            names = f"subjectAltName=DNS:{host},IP:{ADDRESSES[host]},IP:{ADDRESSES_V6[host]}"
-            subprocess.run(["openssl", "req", "-newkey", "ed25519", "-nodes", "-subj", f"/CN={host}", "-addext", names, "-keyout", at / f"{host}.key",
-                            "-out", at / f"{host}.csr"], **quiet)
-            subprocess.run(["openssl", "x509", "-req", "-in", at / f"{host}.csr", "-CA", authority, "-CAkey", key, "-days", "2", "-copy_extensions", "copy",
+            names = "subjectAltName=" + ",".join(f"DNS:{host},IP:{ADDRESSES[host]},IP:{ADDRESSES_V6[host]}" for host in hosts)
+            subprocess.run(["openssl", "req", "-newkey", "ed25519", "-nodes", "-subj", f"/CN={name}", "-addext", names, "-keyout", at / f"{name}.key",
+                            "-out", at / f"{name}.csr"], **quiet)
+            subprocess.run(["openssl", "x509", "-req", "-in", at / f"{name}.csr", "-CA", authority, "-CAkey", key, "-days", "2", "-copy_extensions", "copy",
                             "-out", made], **quiet)
-        return {"TROUPE_TLS_CERTIFICATE": str(made), "TROUPE_TLS_KEY": str(at / f"{host}.key"), "TROUPE_TLS_CA": str(authority)}
+        return {"TROUPE_TLS_CERTIFICATE": str(made), "TROUPE_TLS_KEY": str(at / f"{name}.key"), "TROUPE_TLS_CA": str(authority)}
 
     def start_sshd(self):
         for key in ("host_key", "user_key"):

@@ -135,6 +135,11 @@ TEST_CASE("a pod of an indexed Job is one of a cluster where its template says h
   pod["MASTER_ADDR"] = "job-0.svc", pod["MASTER_PORT"] = "29500";
   CHECK(Reading(pod).error ==
         "[launch] no cluster token: set TROUPE_TOKEN, from a Secret, in the Job's template");
+  const Folder mounted;  // a Secret, as a pod with fsGroup has it
+  pod["TROUPE_TOKEN_FILE"] = mounted.file("token", kToken, 0440);
+  CHECK_THAT(Reading(pod).error,
+             Catch::Contains("mode is 0440, so that other users can get at the token") &&
+                 Catch::EndsWith("; in a pod TROUPE_TOKEN may come from the Secret itself"));
   pod["TROUPE_TOKEN"] = kToken;
   const Reading whole(pod);
   REQUIRE(whole.found);
