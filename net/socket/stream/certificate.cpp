@@ -48,11 +48,6 @@ Owned<T> owned(T* p) {
   return Owned<T>(p);
 }
 
-std::string reason_text() {
-  const char* text = ERR_reason_error_string(ERR_peek_error());
-  return text ? text : "no reason given";
-}
-
 int no_password(char*, int, int, void*) { return 0; }
 
 Owned<BIO> bytes_of(const std::string& pem) {
@@ -143,6 +138,11 @@ std::string names_of(X509* certificate) {
 
 }  // namespace
 
+std::string openssl_reason() {
+  const char* text = ERR_reason_error_string(ERR_peek_error());
+  return text ? text : "no reason given";
+}
+
 std::string refused_certificate(X509_STORE_CTX* check, const std::string& host) {
   // One on the way to an authority may be the bad one.
   X509 *certificate = X509_STORE_CTX_get_current_cert(check), *own = X509_STORE_CTX_get0_cert(check);
@@ -220,7 +220,7 @@ void use_certificate(SSL_CTX* context, const Certificate& certificate) {
               SSL_CTX_use_PrivateKey(context, key_in(certificate.key, kKey).get()) == 1;
   for (size_t i = 1; used && i < chain.size(); ++i)
     used = SSL_CTX_add1_chain_cert(context, chain[i].get()) == 1;
-  if (!used) throw_invalid(fmt::format("[net] OpenSSL does not take {}: {}", kChain, reason_text()));
+  if (!used) throw_invalid(fmt::format("[net] OpenSSL does not take {}: {}", kChain, openssl_reason()));
   SSL_CTX_set_mode(context, SSL_MODE_NO_AUTO_CHAIN);  // what the file has, not the authority as well
   SSL_CTX_set1_cert_store(context, store_of(certificates_in(certificate.authorities, kAuthorities)).get());
 }

@@ -23,6 +23,9 @@ Certificate read_certificate(const CertificateFiles& files);
 /// none.
 void use_certificate(ssl_ctx_st* context, const Certificate& certificate);
 
+/// What OpenSSL says of the first error since it was last asked to forget them.
+std::string openssl_reason();
+
 /// Why a certificate is refused: "the certificate of east, 10.0.0.1, which has expired at ...". `host`: where
 /// it was found, if it has to name that.
 std::string refused_certificate(x509_store_ctx_st* check, const std::string& host);

@@ -57,11 +57,6 @@ SSL_SESSION* session_of(SSL* link, const Credentials& credentials, Standing stan
   return nullptr;
 }
 
-std::string reason_text() {
-  const char* text = ERR_reason_error_string(ERR_peek_error());
-  return text ? text : "no reason given";
-}
-
 }  // namespace
 
 // What OpenSSL calls.
@@ -170,7 +165,7 @@ TlsContext::TlsContext(std::string token, Standing own, uint64_t job, const Cert
       !SSL_CTX_set_max_proto_version(c, TLS1_3_VERSION) ||
       !SSL_CTX_set_ciphersuites(c, "TLS_AES_128_GCM_SHA256") || !SSL_CTX_set_num_tickets(c, 0) ||
       !SSL_CTX_set_app_data(c, this))
-    throw_error(ErrorKind::failed, "[net] this OpenSSL has no TLS 1.3 with AES-128-GCM: " + reason_text());
+    throw_error(ErrorKind::failed, "[net] this OpenSSL has no TLS 1.3 with AES-128-GCM: " + openssl_reason());
   SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
   if (by_certificates_) {
     use_certificate(c, certificate);
@@ -275,7 +270,7 @@ TlsLink::Step TlsLink::refused() {
   if (side_ == Side::connector && reason == SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER)
     return refuse(Refusal::token, "refused the cluster token");
   if (of_certificates(reason)) return Step::failed;
-  return refuse(Refusal::garbage, "does not speak TLS as workers do: " + reason_text());
+  return refuse(Refusal::garbage, "does not speak TLS as workers do: " + openssl_reason());
 }
 
 // Whether this is about certificates; then it is refused.
@@ -338,7 +333,8 @@ ssize_t TlsLink::receive(std::span<const iovec> parts) {
 // For good. The other side hears what is wrong, if it can.
 ssize_t TlsLink::read_failed() {
   if (!std::exchange(failed_, true)) {
-    if (!ended_ && !read_error_ && !of_certificates(ERR_GET_REASON(ERR_peek_error()))) text_ = reason_text();
+    if (!ended_ && !read_error_ && !of_certificates(ERR_GET_REASON(ERR_peek_error())))
+      text_ = openssl_reason();
     flush();
   }
   if (ended_) return 0;
