@@ -17,7 +17,8 @@ class WaitingRule {
  public:
   /// Gradients of the results (undefined: none came), one per result, to gradients of the inputs (undefined:
   /// none). What it throws, and what the future fails with, fails the pass.
-  /// `pass`: its number, which is the same on all workers and no other pass has.
+  /// `pass`: its number, which is the same on all workers and no other pass has; or that under which it meets
+  /// passes of others (BackwardOptions::meeting).
   virtual Future<Tensors> begin(Tensors grads, uint64_t pass) = 0;
 
  protected:

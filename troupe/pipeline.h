@@ -1,7 +1,7 @@
 // Models in stages: pipelines, their schedules, a model cut into parts, updates that come one step late.
 #pragma once
 #include "parallel/pipeline/delayed_updates.h"
-#include "parallel/pipeline/pipeline.h"
+#include "parallel/pipeline/pipelines.h"
 #include "parallel/pipeline/schedule/choose_policy.h"
 #include "parallel/pipeline/schedule/schedule.h"
 #include "parallel/pipeline/schedule/schedule_check.h"

@@ -20,6 +20,13 @@ struct TaskHead {
   uint64_t low_watermark;  // passes of the originator below have ended in this context
 
   static constexpr int64_t kExact = 1, kRetain = 2, kSelect = 4, kCreate = 8, kInputs = 16;
+  static constexpr int kFlags = 8;  // bits; those above are BackwardOptions::meeting
+  static int64_t bits_of_meeting(uint64_t meeting) { return static_cast<int64_t>(meeting << kFlags); }
+  /// What steps that wait are told: the pass meets those of other actors under the same number.
+  uint64_t meeting() const {
+    const uint64_t given = static_cast<uint64_t>(options) >> kFlags;
+    return given ? given : pass;
+  }
   static int64_t bits(const RunOptions& how) {
     return (how.retain_graph ? kRetain : 0) | (how.create_graph ? kCreate : 0);
   }

@@ -42,7 +42,7 @@ Future<void> run_back(DistEngine& engine, uint64_t context, const Tensors& roots
                       const BackwardOptions& options) {
   const std::vector<Edge> edges = root_edges("backward", roots);
   return engine.passes().backward(context, edges, root_grads("backward", roots, grads, options.create_graph),
-                                  how(options), options.only_inputs);
+                                  how(options), options.only_inputs, options.meeting);
 }
 
 Future<Tensors> run_grad(DistEngine& engine, uint64_t context, const Tensors& outputs, const Tensors& inputs,

@@ -35,17 +35,16 @@ std::shared_ptr<Passes::Pass> Passes::make(uint64_t context, bool selects) {
 }
 
 Future<void> Passes::backward(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
-                              const RunOptions& how, bool only_inputs) {
+                              const RunOptions& how, bool only_inputs, uint64_t meeting) {
+  const int64_t options = BackwardTask::bits(how) | BackwardTask::bits_of_meeting(meeting);
   if (only_inputs)
-    return start(
-        make(context, true), {PassPhase::gradient, PassPhase::want, PassPhase::reach},
-        BackwardTask::bits(how) | BackwardTask::kExact | BackwardTask::kSelect | BackwardTask::kInputs, roots,
-        grads);
+    return start(make(context, true), {PassPhase::gradient, PassPhase::want, PassPhase::reach},
+                 options | BackwardTask::kExact | BackwardTask::kSelect | BackwardTask::kInputs, roots,
+                 grads);
   if (!contexts_.join(context)->shared_by(roots))
-    return start(make(context, false), {PassPhase::finish, PassPhase::gradient}, BackwardTask::bits(how),
-                 roots, grads);
+    return start(make(context, false), {PassPhase::finish, PassPhase::gradient}, options, roots, grads);
   return start(make(context, false), {PassPhase::finish, PassPhase::gradient, PassPhase::reach},
-               BackwardTask::bits(how) | BackwardTask::kExact, roots, grads);
+               options | BackwardTask::kExact, roots, grads);
 }
 
 Future<Tensors> Passes::grad(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,

@@ -43,9 +43,10 @@ class Passes {
 
   /// Runs gradients back from `roots`, in any context. Ready when every gradient is in the context of the
   /// worker that owns its leaf.
-  /// `only_inputs`: to no leaves, but to the inputs that the actors on the way have set.
+  /// `only_inputs`: to no leaves, but to the inputs that the actors on the way have set. `meeting`: as in
+  /// BackwardOptions.
   Future<void> backward(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
-                        const RunOptions& how, bool only_inputs);
+                        const RunOptions& how, bool only_inputs, uint64_t meeting);
   /// The gradients of `inputs`, which are in the part of the graph that the caller sees, as `roots` are.
   Future<Tensors> grad(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
                        const std::vector<Edge>& inputs, const RunOptions& how);

@@ -122,7 +122,7 @@ Pipeline::Pipeline(const Here& here, std::vector<Stage> stages, PipelineOptions 
   id_ = (uint64_t{worker.id()} << 40) | worker.next_number();
   join_replicas();
   for (int w = 0; w < workers_; ++w) {
-    RunnerSetup setup{id_, w, workers_, {}};
+    RunnerSetup setup{id_, w, workers_, {}, options_.joint};
     for (int s = w; s < this->stages(); s += workers_)
       setup.chunks.push_back(stages_[static_cast<size_t>(s)].part);
     const WorkerId at = setup.chunks[0].actor.owner();
@@ -292,10 +292,21 @@ Future<std::vector<RunnerReport>> Pipeline::start(const std::shared_ptr<Run>& ru
   };
   // The first error ends it. The others give up, and forget the step.
   return (options_.tied.empty() && options_.replicas.empty() ? begin() : ready_.then(begin))
-      .recover([runners = runners_, step = step_](const Error& e) -> std::vector<RunnerReport> {
-        for (const auto& runner : runners) ignore_result(runner.call<&Runner::drop>(step));
+      .recover([drop = giving_up()](const Error& e) -> std::vector<RunnerReport> {
+        drop();
         throw e;
       });
+}
+
+void Pipeline::give_up(uint64_t step) {
+  step_ = std::max(step_, step);
+  giving_up()();
+}
+
+std::function<void()> Pipeline::giving_up() const {
+  return [runners = runners_, step = step_] {
+    for (const auto& runner : runners) ignore_result(runner.call<&Runner::drop>(step));
+  };
 }
 
 // A batch with few rows, such as the last one, is cut into as many parts as it has.

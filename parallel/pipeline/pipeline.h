@@ -61,6 +61,11 @@ Stage stage(const RRef<T>& actor) {
   out.part.arity = static_cast<int64_t>(internal::actors::MethodTraits<decltype(M)>::kArity);
   return out;
 }
+/// The same of whatever actor; for Pipelines.
+template <auto M>
+Stage stage() {
+  return stage<M>(RRef<typename detail::ClassOf<decltype(M)>::type>());
+}
 template <auto M>
 Stage Stage::with_loss() const {
   static_assert(internal::actors::MethodTraits<decltype(M)>::kArity == 2,
@@ -96,6 +101,8 @@ struct PipelineOptions {
   /// them with the gradients of the mean over the rows of all, which are summed stage by stage, so late
   /// stages' sums go while early stages still run. The n-th steps of all pipelines belong together.
   std::vector<Group> replicas = {};
+  /// Not for users: the number of several pipelines whose stages meet (Pipelines).
+  uint64_t joint = 0;
   /// For "auto": how many micro-batches each worker may keep; empty: any number.
   std::vector<int> most_live = {};
   Duration timeout = std::chrono::seconds(60);  ///< of a step; zero: none
@@ -164,6 +171,7 @@ class Pipeline {
   StepReport step_report() const;
 
  private:
+  friend class Pipelines;
   struct Run;
   struct LastReport;
   std::shared_ptr<Run> prepare(std::vector<Value> batch, const StepOptions& options, bool record);
@@ -171,6 +179,10 @@ class Pipeline {
   std::vector<AnyRef> peers_of(int worker) const;
   void connect();
   void join_replicas();
+  /// Nobody waits for steps up to this one any more, which need not have begun.
+  void give_up(uint64_t step);
+  /// The same of the last that was begun, for later.
+  std::function<void()> giving_up() const;
   int parts_of(int64_t rows) const;
   bool has_loss() const { return !stages_.back().part.loss.empty(); }
 

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
+#include <tuple>
 
 #include "autograd/add_gradient.h"
 #include "core/async/future_combinators.h"
+#include "core/base/generator.h"
 #include "rref/here.h"
 
 namespace troupe::parallel {
@@ -20,6 +23,16 @@ std::unique_ptr<Plan> plan_of(const std::string& text, size_t micro_batches) {
   Schedule one = parse_schedule("w0: " + text);
   one.micro_batches = count;
   return make_plan(one, 0);
+}
+
+// The backward passes of one micro-batch in all ranks of a stage meet under it.
+uint64_t meeting_of(uint64_t joint, const WorkId& id) {
+  if (!joint) return 0;
+  uint64_t number = joint;
+  for (const uint64_t part :
+       {id.step, static_cast<uint64_t>(id.stage), static_cast<uint64_t>(id.micro_batch)})
+    number = splitmix64(number ^ part);
+  return (number >> 8) | 1;
 }
 
 const char* verb(Work work) {
@@ -65,17 +78,6 @@ Future<void> Runner::Inbox::changed() {
   return wake->future();
 }
 
-// However a step ends.
-struct Runner::EndOf {
-  std::shared_ptr<Inbox> box;
-  explicit EndOf(std::shared_ptr<Inbox> of) : box(std::move(of)) {}
-  EndOf(const EndOf&) = delete;
-  ~EndOf() {
-    box->forwards.fail(Error(ErrorKind::cancelled, "[pipeline] the step is over"));
-    box->over.set();
-  }
-};
-
 // A step that runs.
 struct Runner::Running {
   RunnerStep order;
@@ -88,6 +90,20 @@ struct Runner::Running {
   int64_t live = 0;
   size_t forwards = 0;  // that are done
   std::vector<Future<Value>> sent;
+  std::map<std::tuple<Work, int, int>, Future<void>> begun;  // by chunk and micro-batch; if it overlaps()
+};
+
+// However a step ends.
+struct Runner::EndOf {
+  std::shared_ptr<Inbox> box;
+  std::shared_ptr<Running>& running;
+  EndOf(std::shared_ptr<Inbox> of, std::shared_ptr<Running>& run) : box(std::move(of)), running(run) {}
+  EndOf(const EndOf&) = delete;
+  ~EndOf() {
+    if (running && running->box == box) running.reset();  // it refers to the runner
+    box->forwards.fail(Error(ErrorKind::cancelled, "[pipeline] the step is over"));
+    box->over.set();
+  }
 };
 
 int64_t Runner::now() const { return frame().worker->clock().now().time_since_epoch().count(); }
@@ -151,13 +167,14 @@ Task<RunnerReport> Runner::step(RunnerStep order) {
     if (order.step <= over_) throw_error(ErrorKind::cancelled, "[pipeline] the step is over");
   };
   check_over();
-  const EndOf end{inbox(order.step)};
+  const EndOf end(inbox(order.step), running_);
   const auto before = std::exchange(last_, end.box);
   if (before) co_await before->over.future();
   check_over();
   over_ = order.step - 1;
   std::erase_if(inboxes_, [&](const auto& entry) { return entry.first <= over_; });
-  Running run;
+  const auto running = std::make_shared<Running>();
+  Running& run = *running;
   run.order = std::move(order);
   run.me = self(this);
   run.box = end.box;
@@ -165,17 +182,17 @@ Task<RunnerReport> Runner::step(RunnerStep order) {
   for (size_t m = 0; m < run.order.batch.size(); ++m)
     run.plan->arrived(Work::forward, static_cast<int>(m), 0);
   run.report.losses.resize(run.order.targets.size());
+  running_ = running;
+  // Where ranks of a stage wait for each other, each goes on with what the others may have begun before it. A
+  // table has one order for all of them.
+  const bool overlaps = setup_.joint && run.order.plan.starts_with("credits(");
   while (!run.plan->finished()) {
     take_in(run);
-    const auto action = run.plan->next();
-    if (action) {
-      try {
+    if (const auto action = run.plan->next()) {
+      if (overlaps)
+        begin(run, *action);
+      else
         co_await perform(run, *action);
-      } catch (...) {
-        throw current_error().crossing(fmt::format("{} of micro-batch {} in stage {}", verb(action->work),
-                                                   action->micro_batch,
-                                                   action->chunk * setup_.workers + setup_.worker));
-      }
       continue;
     }
     const int64_t since = now();
@@ -184,11 +201,35 @@ Task<RunnerReport> Runner::step(RunnerStep order) {
     for (const Message& message : run.box->fresh) came.push_back(message.came);
     run.report.exposed += waited_for(came, since);
   }
+  for (const auto& [of, action] : run.begun) co_await action;
   co_await commit(run);
   co_await all(run.sent);
   over_ = std::max(over_, run.order.step);
   inboxes_.erase(run.order.step);
   co_return std::move(run.report);
+}
+
+// As a call of its own, that waits by itself. Errors come as if something had not been sent.
+void Runner::begin(Running& run, Action action) {
+  const auto acting = run.me.call<&Runner::act>(run.order.step, static_cast<int64_t>(action.work),
+                                                int64_t{action.micro_batch}, int64_t{action.chunk});
+  acting.watch([me = run.me, step = run.order.step](const Result<void>& r) {
+    if (!r.ok()) me.tell<&Runner::not_sent>(step, r.error());
+  });
+  run.begun.emplace(std::tuple(action.work, action.chunk, action.micro_batch), acting);
+}
+
+Task<void> Runner::act(uint64_t step, int64_t work, int64_t micro_batch, int64_t chunk) {
+  const auto run = running_;
+  if (!run || run->order.step != step || step <= over_)
+    throw_error(ErrorKind::cancelled, "[pipeline] the step is over");
+  const Action action{static_cast<Work>(work), static_cast<int>(micro_batch), static_cast<int>(chunk)};
+  if (action.work == Work::weight) {
+    const Future<void> before = run->begun.at({Work::input, action.chunk, action.micro_batch});
+    co_await before;
+  }
+  co_await perform(*run, action);
+  run->box->notify();  // it may have made something ready
 }
 
 Task<void> Runner::after_forwards(uint64_t step) {
@@ -248,18 +289,24 @@ Task<void> Runner::commit(Running& run) {
 Task<void> Runner::perform(Running& run, Action action) {
   Done done{static_cast<int64_t>(action.work), action.micro_batch,
             action.chunk * setup_.workers + setup_.worker, 0, 0};
-  if (action.work == Work::forward) {
-    co_await forward(run, done);
-    if (++run.forwards == run.order.weights.size() * setup_.chunks.size()) run.box->forwards.set();
-  } else if (action.work == Work::weight) {
-    const WorkId id{setup_.pipeline, run.order.step, done.stage, done.micro_batch};
-    done.begin = now();
-    co_await kWeights.ask(actor_of(done.stage).actor, id);
-    done.end = now();
-    --run.live;
-  } else {
-    co_await backward(run, done);
+  try {
+    if (action.work == Work::forward) {
+      co_await forward(run, done);
+    } else if (action.work == Work::weight) {
+      const WorkId id{setup_.pipeline, run.order.step, done.stage, done.micro_batch};
+      done.begin = now();
+      co_await kWeights.ask(actor_of(done.stage).actor, id);
+      done.end = now();
+      --run.live;
+    } else {
+      co_await backward(run, done);
+    }
+  } catch (...) {
+    throw current_error().crossing(
+        fmt::format("{} of micro-batch {} in stage {}", verb(action.work), action.micro_batch, done.stage));
   }
+  const size_t all = run.order.weights.size() * setup_.chunks.size();
+  if (action.work == Work::forward && ++run.forwards == all) run.box->forwards.set();
   run.report.done.push_back(done);
 }
 
@@ -322,6 +369,7 @@ Task<void> Runner::backward(Running& run, Done& done) {
   order.weight = run.order.weights.at(static_cast<size_t>(m));
   order.whole = whole;
   order.replicas = to.replicas, order.total = run.order.total;
+  order.meeting = meeting_of(setup_.joint, order.id);
   done.begin = now();
   auto grads = co_await kBackward.ask(to.actor, std::move(order));
   done.end = now();

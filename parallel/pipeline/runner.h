@@ -18,6 +18,7 @@ struct RunnerSetup {
   uint64_t pipeline = 0;
   int64_t worker = 0, workers = 1;  ///< of the pipeline
   std::vector<StageActor> chunks;   ///< stages worker, worker + workers, ...
+  uint64_t joint = 0;               ///< PipelineOptions::joint
 };
 
 struct RunnerStep {
@@ -49,6 +50,8 @@ class Runner final : public Actor {
   /// Everything that the plan says, in the context of the call, once the step before is over here. Ends with
   /// the report, or with the first error, which names stage and micro-batch.
   Task<RunnerReport> step(RunnerStep order);
+  /// Not for others: one action of the step under way.
+  Task<void> act(uint64_t step, int64_t work, int64_t micro_batch, int64_t chunk);
   /// Ends when that step has done all its forwards here.
   Task<void> after_forwards(uint64_t step);
   /// A part of what a stage of this worker needs for its forward or backward of a micro-batch.
@@ -60,8 +63,9 @@ class Runner final : public Actor {
   /// Lets go of the other actors.
   void close();
 
-  static constexpr auto remote = methods<&Runner::connect, &Runner::step, &Runner::after_forwards,
-                                         &Runner::receive, &Runner::not_sent, &Runner::drop, &Runner::close>;
+  static constexpr auto remote =
+      methods<&Runner::connect, &Runner::step, &Runner::act, &Runner::after_forwards, &Runner::receive,
+              &Runner::not_sent, &Runner::drop, &Runner::close>;
 
  private:
   struct Message {
@@ -85,6 +89,7 @@ class Runner final : public Actor {
   int64_t stages() const { return setup_.workers * static_cast<int64_t>(setup_.chunks.size()); }
   void take_in(Running& run);
   Task<void> perform(Running& run, Action action);
+  void begin(Running& run, Action action);
   Task<void> commit(Running& run);
   Task<void> forward(Running& run, Done& done);
   Task<void> backward(Running& run, Done& done);
@@ -97,6 +102,7 @@ class Runner final : public Actor {
   AnyRef loss_;
   std::map<uint64_t, std::shared_ptr<Inbox>> inboxes_;  // by step
   std::shared_ptr<Inbox> last_;                         // of the last step that was begun
+  std::shared_ptr<Running> running_;                    // the step under way
   uint64_t over_ = 0;                                   // steps up to this one take nothing any more
 };
 

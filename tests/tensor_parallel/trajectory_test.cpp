@@ -2,9 +2,11 @@
 #include <catch2/catch.hpp>
 
 #include <deque>
+#include <optional>
 
 #include "parallel/mesh/actor_mesh.h"
 #include "parallel/mesh/weighted_mean.h"
+#include "parallel/pipeline/pipelines.h"
 #include "parallel/tensor/transformer.h"
 #include "parallel/tensor/vocabulary.h"
 #include "tests/support/nothing_left.h"
@@ -32,6 +34,15 @@ struct MlpNet : nn::Module {
   tp::Head fc2;
 };
 
+nn::TransformerEncoderLayerOptions gpt(DType dtype) {
+  return {.dim_feedforward = 256,
+          .dropout = 0,
+          .activation = "gelu",
+          .norm_first = true,
+          .causal = true,
+          .dtype = dtype};
+}
+
 // Width 64, 4 heads, 4 pre-norm blocks, context 64.
 struct GptNet : nn::Module {
   GptNet(const Group& tp, int64_t vocabulary, DType dtype)
@@ -39,13 +50,7 @@ struct GptNet : nn::Module {
         norm(64, {.dtype = dtype}),
         head(tp, 64, vocabulary, {.dtype = dtype}) {
     pos = zeros({64, 64}, dtype).requires_grad_();
-    const nn::TransformerEncoderLayerOptions gpt{.dim_feedforward = 256,
-                                                 .dropout = 0,
-                                                 .activation = "gelu",
-                                                 .norm_first = true,
-                                                 .causal = true,
-                                                 .dtype = dtype};
-    for (int i = 0; i < 4; ++i) blocks.emplace_back(tp, 64, 4, gpt);
+    for (int i = 0; i < 4; ++i) blocks.emplace_back(tp, 64, 4, gpt(dtype));
   }
   Task<Tensor> loss(Tensor ids, Tensor y) {
     const tp::Part part = tok(ids);
@@ -64,6 +69,49 @@ struct GptNet : nn::Module {
   std::deque<tp::TransformerEncoderLayer> blocks;
   nn::LayerNorm norm;
   tp::Head head;
+};
+
+// Some of the blocks, with what is before the first and behind the last.
+struct GptPart : nn::Module {
+  GptPart(const Mesh& mesh, int64_t vocabulary, DType dtype)
+      : stage(mesh.coordinate("pp")), last(stage + 1 == mesh.size("pp")) {
+    const Group tp = mesh["tp"];
+    const auto counts = tp::even_sizes(4, mesh.size("pp"));
+    for (size_t s = 0; s < stage; ++s) first_block += counts[s];
+    if (stage == 0) {
+      tok.emplace(tp, vocabulary, 64, tp::LinearOptions{.dtype = dtype});
+      pos = zeros({64, 64}, dtype).requires_grad_();
+    }
+    for (int64_t i = 0; i < counts[stage]; ++i) blocks.emplace_back(tp, 64, 4, gpt(dtype));
+    if (!last) return;
+    norm.emplace(64, nn::LayerNormOptions{.dtype = dtype});
+    head.emplace(tp, 64, vocabulary, tp::LinearOptions{.dtype = dtype});
+  }
+  // Of the last stage: the rank's part of the logits.
+  Task<Tensor> forward(Tensor x) {
+    if (tok) {
+      const tp::Part part = (*tok)(x);
+      x = co_await part;
+      x = x + pos;
+    }
+    for (auto& block : blocks) x = co_await block(x);
+    co_return last ? (*head)((*norm)(x)) : x;
+  }
+  Task<Tensor> loss(Tensor logits, Tensor y) { return head->cross_entropy(std::move(logits), std::move(y)); }
+  void members(nn::Members& m) override {
+    if (tok) m("tok", *tok), m("pos", pos);
+    for (size_t i = 0; i < blocks.size(); ++i)
+      m("block" + std::to_string(static_cast<size_t>(first_block) + i), blocks[i]);
+    if (last) m("norm", *norm), m("head", *head);
+  }
+  size_t stage;
+  bool last;
+  int64_t first_block = 0;
+  std::optional<tp::VocabularyEmbedding> tok;
+  Tensor pos;
+  std::deque<tp::TransformerEncoderLayer> blocks;
+  std::optional<nn::LayerNorm> norm;
+  std::optional<tp::Head> head;
 };
 
 using State = std::map<std::string, Tensor>;
@@ -96,6 +144,20 @@ struct Gpt : Rank<GptNet> {
   Gpt(Mesh mesh, bool doubles, int64_t vocabulary) : Rank(mesh, vocabulary, doubles ? float64 : float32) {}
   Task<Tensor> loss(Tensor x, Tensor y) { return net.loss(std::move(x), std::move(y)); }
   static constexpr auto remote = methods<&Gpt::loss, &Gpt::load, &Gpt::reduce>;
+};
+
+struct Piece : nn::ModuleActor<GptPart> {
+  Piece(Mesh mesh, bool doubles, int64_t vocabulary)
+      : ModuleActor(mesh, vocabulary, doubles ? float64 : float32) {}
+  Task<Tensor> forward(Tensor x) { return net.forward(std::move(x)); }
+  Task<Tensor> loss(Tensor logits, Tensor y) { return net.loss(std::move(logits), std::move(y)); }
+  void load(State whole) {
+    State own;
+    for (const auto& [name, parameter] : net.named_parameters())
+      if (whole.contains(name)) own[name] = whole[name];
+    tp::load_whole_state(net, own);
+  }
+  static constexpr auto remote = methods<&Piece::forward, &Piece::loss, &Piece::load>;
 };
 
 State start_of(const Run& run) {
@@ -148,6 +210,35 @@ void follow(const Run& run, size_t dp, size_t tp, DType dtype, size_t steps, A..
   nothing_left(*cluster);
 }
 
+// Stages of ranks, and replicas of them; the uneven last replica has fewer rows.
+void follow_stages(const Run& run, std::vector<MeshDim> dims, const parallel::PipelineOptions& options,
+                   DType dtype, size_t steps) {
+  size_t workers = 1;
+  for (const MeshDim& d : dims) workers *= d.size;
+  CAPTURE(run.str(), workers, options.schedule, name(dtype));
+  auto cluster = Cluster::in_process(static_cast<int>(workers) + 1, hosting<Piece>());
+  std::vector<Place> places;
+  for (size_t i = 1; i <= workers; ++i) places.emplace_back(i);
+  const auto model = parallel::spawn<Piece>(cluster->here(), Mesh(*cluster, dims, places), dtype == float64,
+                                            run.parameters[0].shape[0]);
+  all(model.call<&Piece::load>(start_of(run))).get();
+  parallel::Pipelines train(cluster->here(), model,
+                            parallel::stage<&Piece::forward>().with_loss<&Piece::loss>(), options);
+  optim::DistributedOptimizer optimizer({model.actors().begin(), model.actors().end()}, run.optimizer,
+                                        run.options);
+  std::vector<double> losses;
+  for (size_t step = 0; step < std::min(steps, run.losses.size()); ++step) {
+    const auto [x, y] = batch(run, static_cast<int>(step));
+    autograd::Context context(*cluster);
+    losses.push_back(train.step(Value(x), Value(y)).loss);
+    optimizer.step(context);
+  }
+  const auto [distance, step] = farthest(run, losses, dtype);
+  INFO("largest difference at step " << step);
+  CHECK(distance <= tolerance(run, dtype));
+  nothing_left(*cluster);
+}
+
 int64_t words_of(const Run& run) { return run.parameters[0].shape[0]; }
 
 }  // namespace
@@ -178,4 +269,19 @@ TEST_CASE("the transformer in float64, cut over 3 ranks, follows PyTorch's losse
 
 TEST_CASE("the transformer, replicated and cut, follows PyTorch's losses", "[trajectory][oracle]") {
   for (const Run& run : transformer_runs("generated")) follow<Gpt>(run, 2, 2, float32, 20, words_of(run));
+}
+
+TEST_CASE("the transformer, in stages that are cut over ranks, follows PyTorch's losses",
+          "[trajectory][oracle]") {
+  for (const Run& run : transformer_runs("generated"))
+    for (const char* schedule : {"1f1b", "zb-h1", "credits(2)"})
+      follow_stages(run, {{"pp", 2}, {"tp", 2}}, {.schedule = schedule, .micro_batches = 3}, float32, 20);
+}
+
+TEST_CASE("replicas of stages that are cut over ranks follow PyTorch's losses", "[trajectory][oracle]") {
+  for (const Run& run : transformer_runs("generated")) {
+    follow_stages(run, {{"dp", 2}, {"pp", 2}, {"tp", 2}}, {.micro_batches = 2}, float32, 20);
+    follow_stages(run, {{"tp", 2}, {"pp", 2}, {"dp", 3}}, {.schedule = "credits(2)", .micro_batches = 2},
+                  float64, 10);
+  }
 }

@@ -55,8 +55,9 @@ class CreditPlan final : public Plan {
       return Action{Work::input, micro_batch};
     }
     // A forward of the next step needs the weights that this step makes.
-    if (!inputs_.empty() && begun_ - done_ < credits_ &&
-        *inputs_.begin() < (done_ / micro_batches_ + 1) * micro_batches_) {
+    // Forwards begin in the order of the micro-batches: ranks of a stage rely on it.
+    if (!inputs_.empty() && *inputs_.begin() == begun_ && begun_ - done_ < credits_ &&
+        begun_ < (done_ / micro_batches_ + 1) * micro_batches_) {
       ++begun_;
       return Action{Work::forward, take_first(inputs_)};
     }

@@ -252,7 +252,9 @@ Task<Tensors> input_gradients(BackwardOrder order) {
   live = {};
   std::optional<Accumulation> later;  // the replicas sum what the pass leaves when the step commits
   if (!order.replicas.empty()) later.emplace(replica_of(order.replicas).accumulate(order.total));
-  co_await autograd::context_backward(roots, grads);
+  const autograd::BackwardOptions options{.meeting = order.meeting};
+  const auto passing = autograd::context_backward(roots, grads, options);
+  co_await passing;
   Tensors out;
   for (const Tensor& t : whole.inputs)
     out.push_back(t.requires_grad() ? autograd::exchange_context_gradient(t, {}) : Tensor());

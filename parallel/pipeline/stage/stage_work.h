@@ -37,6 +37,7 @@ struct BackwardOrder {
   bool whole = false;    ///< the part of the parameters, too
   std::string replicas;  ///< as in CommitOrder, and its weight
   double total = 1;
+  uint64_t meeting = 0;  ///< of its pass, if it has one of its own (BackwardOptions)
 };
 
 /// Of which parameters (parameter_of()).

@@ -1,0 +1,176 @@
+#include "parallel/pipeline/pipelines.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "actors/worker/worker.h"
+#include "core/async/future_combinators.h"
+#include "parallel/pipeline/micro_batch.h"
+#include "rref/ref_table.h"
+
+namespace troupe::parallel {
+namespace {
+
+bool has(const Points& points, const std::string& dim) {
+  return std::ranges::find(points.dims(), dim, &MeshDim::name) != points.dims().end();
+}
+
+void check_options(const PipelineOptions& options, bool ranks_meet) {
+  if (!options.replicas.empty() || options.joint)
+    throw_invalid("[pipelines] the replicas of stages follow from the mesh: leave out the option");
+  if (options.schedule == "auto")
+    throw_invalid(
+        "[pipelines] \"auto\" chooses by the times of one pipeline, and all need the same schedule: name "
+        "one, "
+        "such as \"1f1b\"");
+  if (ranks_meet && options.checkpoint != Checkpoint::never)
+    throw_invalid(
+        "[pipelines] the ranks of a stage wait for each other in its forward pass, which a checkpoint cannot "
+        "run again: use Checkpoint::never, or checkpoint() within the stage");
+}
+
+}  // namespace
+
+Pipelines::Pipelines(const Here& here, Points points, const std::vector<AnyRef>& actors, const Stage& method,
+                     PipelineOptions options, PipelinesDims dims)
+    : points_(points.without(dims.stages)) {
+  points.check_all(actors.size());
+  if (has(points_, dims.replicas)) dim_ = dims.replicas, replicas_ = points_.size(dim_);
+  const size_t stages = points.size(dims.stages), count = points_.size();
+  check_options(options, count > replicas_);
+  internal::actors::Worker& worker = here.table().worker();
+  if (count > 1) options.joint = (uint64_t{worker.id()} << 40) | worker.next_number();
+
+  // Points without the stages' dimension, to those with it.
+  std::vector<std::vector<AnyRef>> of(count);
+  for (size_t p = 0, next = 0; p < actors.size(); ++p) {
+    if (points.coordinate(p, dims.stages) > 0) continue;
+    for (size_t s = 0; s < stages; ++s) of[next].push_back(actors[p + s * points.stride(dims.stages)]);
+    ++next;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    replica_of_.push_back(dim_.empty() ? 0 : points_.coordinate(i, dim_));
+    std::vector<Stage> parts(stages, method);
+    PipelineOptions own = options;
+    for (size_t s = 0; s < stages; ++s) {
+      parts[s].part.actor = of[i][s];
+      if (s + 1 < stages) parts[s].part.loss.clear();
+      if (replicas_ <= 1) continue;
+      std::vector<AnyRef> copies;
+      for (size_t r = 0; r < replicas_; ++r)
+        copies.push_back(of[i - replica_of_[i] * points_.stride(dim_) + r * points_.stride(dim_)][s]);
+      own.replicas.emplace_back(copies, fmt::format("pipelines {}", options.joint));
+    }
+    pipelines_.emplace_back(here, std::move(parts), std::move(own));
+  }
+}
+
+std::vector<Value> Pipelines::rows_of_replicas(const Value& batch, const char* what) const {
+  if (replicas_ == 1) return {batch};
+  if (const int64_t rows = rows_of(batch, what); rows < static_cast<int64_t>(replicas_))
+    throw_invalid(fmt::format("[pipelines] {} has {} rows for {} replicas: each needs one at least", what,
+                              rows, replicas_));
+  return split_batch(batch, static_cast<int>(replicas_), what);
+}
+
+std::vector<StepOptions> Pipelines::options_of_replicas(const StepOptions& options) const {
+  if (replicas_ > 1 && !options.weights.empty())
+    throw_invalid(
+        "[pipelines] weights are of the micro-batches of one pipeline, and there are several replicas: put "
+        "them into the loss");
+  std::vector<StepOptions> all(replicas_);
+  for (const auto& [stage, value] : options.inputs) {
+    const auto parts = rows_of_replicas(value, "an input");
+    for (size_t r = 0; r < replicas_; ++r) all[r].inputs[stage] = parts[r];
+  }
+  for (StepOptions& o : all) o.weights = options.weights;
+  return all;
+}
+
+std::string Pipelines::place(size_t pipeline) const {
+  std::string text;
+  for (const MeshDim& d : points_.dims())
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", d.name, points_.coordinate(pipeline, d.name));
+  return "(" + text + ")";
+}
+
+// A step of all of them, or of none: where one fails, nobody waits for the others' any more.
+template <class F>
+auto Pipelines::begin_all(const F& begin) {
+  std::vector<decltype(begin(size_t{0}))> steps;
+  uint64_t step = 0;
+  const auto give_up = [&] {
+    for (const Pipeline& p : pipelines_) step = std::max(step, p.step_);
+    for (Pipeline& p : pipelines_) p.give_up(step);
+  };
+  try {
+    for (size_t i = 0; i < pipelines_.size(); ++i) steps.push_back(begin(i));
+  } catch (...) {
+    give_up();
+    throw;
+  }
+  std::vector<std::function<void()>> others;
+  for (const Pipeline& p : pipelines_) others.push_back(p.giving_up());
+  using Results = std::vector<typename std::decay_t<decltype(steps[0])>::value_type>;
+  return all(steps, OnError::at_once).recover([others](const Error& e) -> Results {
+    for (const auto& drop : others) drop();
+    throw e;
+  });
+}
+
+Future<StepResult> Pipelines::step_async(const Value& batch, const Value& targets,
+                                         const StepOptions& options) {
+  check_rows(batch, targets, static_cast<int>(replicas_));
+  const auto xs = rows_of_replicas(batch, "the batch"), ys = rows_of_replicas(targets, "the targets");
+  const auto own = options_of_replicas(options);
+  const auto steps = begin_all([&](size_t i) {
+    const size_t r = replica_of_[i];
+    return pipelines_[i].step_async(xs[r], ys[r], own[r]);
+  });
+  const bool single = pipelines_.size() == 1;
+  std::vector<std::string> places;
+  for (size_t i = 0; i < pipelines_.size(); ++i) places.push_back(place(i));
+  return steps.then([single, places, replica_of = replica_of_,
+                     replicas = replicas_](const std::vector<StepResult>& results) {
+    StepResult sum;
+    std::vector<size_t> first(replicas, results.size());  // pipeline of each replica
+    for (size_t i = 0; i < results.size(); ++i) {
+      size_t& of = first[replica_of[i]];
+      if (of == results.size()) {
+        of = i;
+        sum.weight += results[i].weight;
+        sum.loss += results[i].loss * results[i].weight;
+        sum.losses.insert(sum.losses.end(), results[i].losses.begin(), results[i].losses.end());
+      } else if (results[i].losses != results[of].losses) {
+        throw_error(ErrorKind::failed,
+                    fmt::format("[pipelines] at {} the loss is {}, and at {} it is {}, of the same rows: "
+                                "a sum over the ranks is missing in a stage (TROUPE_CHECK_RANKS=1 finds "
+                                "it)",
+                                places[of], results[of].loss, places[i], results[i].loss));
+      }
+    }
+    if (single) return results[0];
+    sum.loss /= sum.weight;
+    return sum;
+  });
+}
+
+Future<std::vector<Value>> Pipelines::forward_async(const Value& batch, const StepOptions& options) {
+  const auto xs = rows_of_replicas(batch, "the batch");
+  const auto own = options_of_replicas(options);
+  const auto runs = begin_all(
+      [&](size_t i) { return pipelines_[i].forward_async(xs[replica_of_[i]], own[replica_of_[i]]); });
+  return runs.then(
+      [replica_of = replica_of_, replicas = replicas_](const std::vector<std::vector<Value>>& outputs) {
+        std::vector<Value> rows;
+        for (size_t r = 0; r < replicas; ++r) {
+          const auto i = static_cast<size_t>(std::ranges::find(replica_of, r) - replica_of.begin());
+          rows.insert(rows.end(), outputs[i].begin(), outputs[i].end());
+        }
+        return rows;
+      });
+}
+
+}  // namespace troupe::parallel

@@ -1,0 +1,84 @@
+// Pipelines side by side: one model on a mesh, cut into stages, each of which is several ranks.
+#pragma once
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "parallel/mesh/actor_mesh.h"
+#include "parallel/pipeline/pipeline.h"
+
+namespace troupe::parallel {
+
+/// Which dimensions of a mesh are what to Pipelines. Along all others, such as that of tensor parallelism,
+/// ranks compute the same of the same rows, each with its part of the parameters.
+struct PipelinesDims {
+  std::string stages = "pp";    ///< the last coordinate has the loss
+  std::string replicas = "dp";  ///< each trains on its part of the rows; a mesh need not have it
+};
+
+/// A pipeline through the stages for each point of a mesh's other dimensions, all with the same steps.
+///
+///   const Mesh mesh(cluster, {{"dp", 2}, {"pp", 2}, {"tp", 2}});
+///   const auto model = parallel::spawn<Part>(cluster.here(), mesh, width);
+///   parallel::Pipelines train(cluster.here(), model, stage<&Part::forward>().with_loss<&Part::loss>());
+///   ...
+///   autograd::Context context(cluster);
+///   const double loss = train.step(x, y).loss;
+///   optimizer.step(context);
+///
+/// A stage finds out in its constructor which one it is: mesh.coordinate("pp"). What it gives to the next has
+/// to be whole on all ranks (parallel/tensor/convert.h). Belongs to one thread, or to one actor.
+class Pipelines {
+ public:
+  /// `method`: of all actors; its loss that of the last stage. Options are those of each pipeline; their
+  /// `replicas` and `joint` are set here. `invalid` where Pipeline says so, for a mesh without that dimension
+  /// of stages, and for options that ranks would have to agree on and cannot: "auto", and checkpoints where
+  /// stages meet, which wait in their forward pass.
+  template <class T>
+  Pipelines(const Here& here, const ActorMesh<T>& model, const Stage& method, PipelineOptions options = {},
+            PipelinesDims dims = {})
+      : Pipelines(here, model.points(), any_refs(model.actors()), method, std::move(options),
+                  std::move(dims)) {}
+  Pipelines(const Here& here, Points points, const std::vector<AnyRef>& actors, const Stage& method,
+            PipelineOptions options, PipelinesDims dims);
+
+  /// Forward and backward of a batch, whose rows are divided over the replicas as evenly as they go and cut
+  /// into micro-batches there. The gradients are then in the autograd::Context that is alive on this thread:
+  /// those of the mean over all rows. `invalid` for fewer rows than replicas, and for weights where there are
+  /// several of these. Where a rank failed, the error is that of the first, and all forget the step; the
+  /// context of the step has to end before the next.
+  StepResult step(const Value& batch, const Value& targets, const StepOptions& options = {}) {
+    return step_async(batch, targets, options).get();
+  }
+  Future<StepResult> step_async(const Value& batch, const Value& targets, const StepOptions& options = {});
+  /// Forward alone; nothing is recorded. The outputs of the micro-batches, of all replicas.
+  std::vector<Value> forward(const Value& batch, const StepOptions& options = {}) {
+    return forward_async(batch, options).get();
+  }
+  Future<std::vector<Value>> forward_async(const Value& batch, const StepOptions& options = {});
+
+  size_t size() const { return pipelines_.size(); }
+  /// For its report, say. In the order of the mesh's points, without the dimension of the stages.
+  const Pipeline& pipeline(size_t i) const& { return pipelines_.at(i); }
+  size_t replicas() const { return replicas_; }
+
+ private:
+  template <class T>
+  static std::vector<AnyRef> any_refs(const std::vector<RRef<T>>& actors) {
+    return {actors.begin(), actors.end()};
+  }
+  std::vector<Value> rows_of_replicas(const Value& batch, const char* what) const;
+  std::vector<StepOptions> options_of_replicas(const StepOptions& options) const;
+  template <class F>
+  auto begin_all(const F& begin);
+  std::string place(size_t pipeline) const;
+
+  Points points_;    // of the pipelines
+  std::string dim_;  // of the replicas; empty: none
+  size_t replicas_ = 1;
+  std::vector<size_t> replica_of_;  // by pipeline
+  std::deque<Pipeline> pipelines_;
+};
+
+}  // namespace troupe::parallel
