@@ -36,6 +36,7 @@ Future<Value> call_inline(const std::string& method, ValueList args) {
     promise.complete(std::move(reply.result));
   });
   invocation->set_target(cell, index);
+  if (auto* const outer = frame().call.get()) invocation->set_within(Ref<Invocation>(outer));
   invocation->run();
   return promise.future();
 }

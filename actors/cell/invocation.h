@@ -54,6 +54,9 @@ class Invocation final : public Cancellable {
   TimePoint deadline() const { return deadline_; }
   /// The actor called; null for a service.
   const std::shared_ptr<ActorCell>& cell() const { return cell_; }
+  /// The call that this one is part of (call_inline.h), or itself.
+  const Invocation& outermost() const { return within_ ? within_->outermost() : *this; }
+  void set_within(Ref<Invocation> call) { within_ = std::move(call); }
   /// Which of the actor's methods; set with the cell.
   size_t method() const { return method_; }
   void set_target(std::shared_ptr<ActorCell> cell, size_t method);
@@ -86,6 +89,7 @@ class Invocation final : public Cancellable {
   Deliver deliver_;
   TimePoint deadline_;
   std::shared_ptr<ActorCell> cell_;
+  Ref<Invocation> within_;
   Traffic::Busy busy_;  // ends before the cell is let go of, and with it perhaps the worker
   size_t method_ = 0;
   IncomingCalls* listed_in_ = nullptr;

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <set>
-#include <tuple>
 
 #include "autograd/add_gradient.h"
 #include "core/async/future_combinators.h"
@@ -90,7 +88,7 @@ struct Runner::Running {
   int64_t live = 0;
   size_t forwards = 0;  // that are done
   std::vector<Future<Value>> sent;
-  std::map<std::tuple<Work, int, int>, Future<void>> begun;  // by chunk and micro-batch; if it overlaps()
+  std::vector<Future<void>> begun;  // actions, if several go on at a time
 };
 
 // However a step ends.
@@ -201,7 +199,7 @@ Task<RunnerReport> Runner::step(RunnerStep order) {
     for (const Message& message : run.box->fresh) came.push_back(message.came);
     run.report.exposed += waited_for(came, since);
   }
-  for (const auto& [of, action] : run.begun) co_await action;
+  co_await all(run.begun);
   co_await commit(run);
   co_await all(run.sent);
   over_ = std::max(over_, run.order.step);
@@ -211,12 +209,12 @@ Task<RunnerReport> Runner::step(RunnerStep order) {
 
 // As a call of its own, that waits by itself. Errors come as if something had not been sent.
 void Runner::begin(Running& run, Action action) {
-  const auto acting = run.me.call<&Runner::act>(run.order.step, static_cast<int64_t>(action.work),
+  const auto acting = run.me.with_timeout(Duration(0)).call<&Runner::act>(run.order.step, static_cast<int64_t>(action.work),
                                                 int64_t{action.micro_batch}, int64_t{action.chunk});
   acting.watch([me = run.me, step = run.order.step](const Result<void>& r) {
     if (!r.ok()) me.tell<&Runner::not_sent>(step, r.error());
   });
-  run.begun.emplace(std::tuple(action.work, action.chunk, action.micro_batch), acting);
+  run.begun.push_back(acting);
 }
 
 Task<void> Runner::act(uint64_t step, int64_t work, int64_t micro_batch, int64_t chunk) {
@@ -224,10 +222,6 @@ Task<void> Runner::act(uint64_t step, int64_t work, int64_t micro_batch, int64_t
   if (!run || run->order.step != step || step <= over_)
     throw_error(ErrorKind::cancelled, "[pipeline] the step is over");
   const Action action{static_cast<Work>(work), static_cast<int>(micro_batch), static_cast<int>(chunk)};
-  if (action.work == Work::weight) {
-    const Future<void> before = run->begun.at({Work::input, action.chunk, action.micro_batch});
-    co_await before;
-  }
   co_await perform(*run, action);
   run->box->notify();  // it may have made something ready
 }
@@ -307,6 +301,7 @@ Task<void> Runner::perform(Running& run, Action action) {
   }
   const size_t all = run.order.weights.size() * setup_.chunks.size();
   if (action.work == Work::forward && ++run.forwards == all) run.box->forwards.set();
+  if (action.work == Work::input) run.plan->arrived(Work::weight, action.micro_batch, action.chunk);
   run.report.done.push_back(done);
 }
 

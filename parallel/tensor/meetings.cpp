@@ -10,6 +10,7 @@
 namespace troupe::tp {
 
 using internal::Lock;
+using internal::actors::Invocation;
 using internal::collective::GroupEngine;
 
 Meetings::~Meetings() {
@@ -24,7 +25,7 @@ void Meetings::stop() {
 }
 
 Meeting Meetings::next(const Group& group, const char* what, std::string_view layer) {
-  const auto* const call = frame().call.get();
+  const Invocation* const call = frame().call ? &frame().call->outermost() : nullptr;
   if (frame().actor && !(call && call->cell()))
     throw_invalid(
         std::string("[") + what +

@@ -18,7 +18,7 @@ class TablePlan final : public Plan {
         steps_(steps) {}
 
   void arrived(Work work, int micro_batch, int chunk) override {
-    here_.emplace(work == Work::forward, micro_batch, chunk);
+    if (work != Work::weight) here_.emplace(work == Work::forward, micro_batch, chunk);
   }
   std::optional<Action> next() override {
     if (finished()) return std::nullopt;
@@ -46,16 +46,20 @@ class CreditPlan final : public Plan {
       : credits_(credits), micro_batches_(micro_batches), all_(micro_batches * steps) {}
 
   void arrived(Work work, int micro_batch, int) override {
-    (work == Work::forward ? inputs_ : gradients_).insert(micro_batch);
+    if (work == Work::weight)
+      weights_.push_back(micro_batch);
+    else
+      (work == Work::forward ? inputs_ : gradients_).insert(micro_batch);
   }
   std::optional<Action> next() override {
-    if (!gradients_.empty()) {
+    // In the order of the micro-batches, which ranks of a stage rely on: they wait for each other in forward
+    // passes, and add up gradients in the order in which backward passes begin.
+    if (!gradients_.empty() && *gradients_.begin() == backward_) {
       const int micro_batch = take_first(gradients_);
-      weights_.push_back(micro_batch);
+      ++backward_;
       return Action{Work::input, micro_batch};
     }
     // A forward of the next step needs the weights that this step makes.
-    // Forwards begin in the order of the micro-batches: ranks of a stage rely on it.
     if (!inputs_.empty() && *inputs_.begin() == begun_ && begun_ - done_ < credits_ &&
         begun_ < (done_ / micro_batches_ + 1) * micro_batches_) {
       ++begun_;
@@ -77,8 +81,8 @@ class CreditPlan final : public Plan {
   }
   const int credits_, micro_batches_, all_;
   std::set<int> inputs_, gradients_;
-  std::deque<int> weights_;   // micro-batches whose weight part is left
-  int begun_ = 0, done_ = 0;  // micro-batches
+  std::deque<int> weights_;                  // micro-batches whose weight part is left
+  int begun_ = 0, backward_ = 0, done_ = 0;  // micro-batches
 };
 
 template <class... F>

@@ -32,10 +32,10 @@ std::string name_of(const Policy& policy);
 class Plan {
  public:
   virtual ~Plan() = default;
-  /// What `work` (forward or backward) of a micro-batch needs from outside is there: the output of the stage
-  /// before, or the gradient from the stage after.
+  /// What `work` of a micro-batch needs is there: for a forward the output of the stage before, for a backward
+  /// the gradient from the stage after, for a weight part the input part, which has been done.
   virtual void arrived(Work work, int micro_batch, int chunk) = 0;
-  /// What to begin now, after all that was begun has been done; none if something has to arrive first.
+  /// What to begin now; of a table after all that was begun has been done. None if something has to arrive first.
   virtual std::optional<Action> next() = 0;
   /// Everything has been begun.
   virtual bool finished() const = 0;

@@ -86,6 +86,7 @@ class Simulator {
     double& step = result_.step_end[static_cast<size_t>(a.micro_batch / micro_batches_)];
     step = std::max(step, now_);
     if (a.work == Work::backward || a.work == Work::weight) --live_[i];
+    if (a.work == Work::input) plan(ended.worker).arrived(Work::weight, a.micro_batch, a.chunk);
     const int stage = a.chunk * workers_ + ended.worker;
     if (a.work == Work::forward && stage == stages_ - 1)
       plan(ended.worker).arrived(Work::backward, a.micro_batch, a.chunk);

@@ -1,0 +1,128 @@
+// Pipelines over a mesh: what they refuse, and what is left of a step in which a rank failed.
+#include "parallel/pipeline/pipelines.h"
+
+#include <catch2/catch.hpp>
+
+#include "parallel/tensor/linear.h"
+#include "tests/support/error_of.h"
+#include "tests/support/nothing_left.h"
+#include "troupe/troupe.h"
+
+using namespace troupe;
+using namespace troupe::testing;
+
+namespace {
+
+struct HalfNet : nn::Module {
+  explicit HalfNet(const Group& tp) : up(tp, 4, 6), down(tp, 6, 4) {}
+  void members(nn::Members& m) override { m("up", up), m("down", down); }
+  tp::ColumnLinear up;
+  tp::RowLinear down;
+};
+
+// Stages of two layers, and what goes wrong in them.
+struct Half : nn::ModuleActor<HalfNet> {
+  explicit Half(Mesh m) : ModuleActor(m["tp"]), mesh(m) {}
+  Task<Tensor> forward(Tensor x) {
+    if (fails) throw_error(ErrorKind::failed, "[half] out of luck");
+    const tp::Part part = net.down(ops::tanh(net.up(x)));
+    Tensor y = co_await part;
+    if (differs) y = y + 1;
+    co_return y;
+  }
+  Tensor loss(Tensor x, Tensor y) { return ops::mse_loss(x, y); }
+  void set(bool fail, bool differ) { fails = fail, differs = differ; }
+  std::vector<int64_t> place() {
+    return {static_cast<int64_t>(mesh.coordinate("pp")), static_cast<int64_t>(mesh.coordinate("tp"))};
+  }
+  Mesh mesh;
+  bool fails = false, differs = false;
+  static constexpr auto remote = methods<&Half::forward, &Half::loss, &Half::set, &Half::place>;
+};
+
+struct World {
+  explicit World(std::vector<MeshDim> dims, int workers)
+      : cluster(Cluster::in_process(workers + 1, hosting<Half>())),
+        model(parallel::spawn<Half>(cluster->here(), Mesh(*cluster, std::move(dims), places(workers)))) {}
+  static std::vector<Place> places(int workers) {
+    std::vector<Place> all;
+    for (int i = 1; i <= workers; ++i) all.emplace_back(i);
+    return all;
+  }
+  static parallel::Stage method() { return parallel::stage<&Half::forward>().with_loss<&Half::loss>(); }
+  std::unique_ptr<Cluster> cluster;
+  parallel::ActorMesh<Half> model;
+  Generator generator{7};
+  Tensor x = ops::randn({6, 4}, generator), y = ops::randn({6, 4}, generator);
+};
+
+template <class F>
+void refused(const F& f, const std::string& part, ErrorKind kind = ErrorKind::invalid) {
+  const auto error = error_of(f);
+  CHECK(error.kind() == kind);
+  CHECK_THAT(error.what(), Catch::Contains(part));
+}
+
+double step(World& world, parallel::Pipelines& train) {
+  autograd::Context context(*world.cluster);
+  return train.step(Value(world.x), Value(world.y)).loss;
+}
+
+}  // namespace
+
+TEST_CASE("a rank of a stage that fails ends the step of all, by name, and the next one is as before") {
+  for (const char* schedule : {"1f1b", "credits(2)"}) {
+    World world({{"pp", 2}, {"tp", 2}}, 4);
+    parallel::Pipelines train(world.cluster->here(), world.model, World::method(),
+                              {.schedule = schedule, .micro_batches = 3});
+    const double before = step(world, train);
+    for (const auto& rank : world.model.actors()) {
+      CAPTURE(schedule, rank.owner_name());
+      rank.call<&Half::set>(true, false).get();
+      refused([&] { step(world, train); }, "out of luck", ErrorKind::failed);
+      rank.call<&Half::set>(false, false).get();
+      CHECK(step(world, train) == before);
+    }
+    nothing_left(*world.cluster);
+  }
+}
+
+TEST_CASE("ranks whose losses differ are named") {
+  World world({{"pp", 2}, {"tp", 2}}, 4);
+  parallel::Pipelines train(world.cluster->here(), world.model, World::method(), {.micro_batches = 2});
+  world.model.actors()[3].call<&Half::set>(false, true).get();
+  refused([&] { step(world, train); }, "at (tp 1)", ErrorKind::failed);
+}
+
+TEST_CASE("pipelines give outputs of all replicas in the order of the rows") {
+  World world({{"dp", 2}, {"pp", 2}, {"tp", 1}}, 4);
+  parallel::Pipelines train(world.cluster->here(), world.model, World::method(), {.micro_batches = 2});
+  step(world, train);  // replicas have the values of the first from here on
+  Tensors parts;
+  for (const Value& part : train.forward(Value(world.x))) parts.push_back(*part.get_if<Tensor>());
+  const NoGradGuard off;
+  Tensor whole = world.x;
+  for (size_t s = 0; s < 2; ++s)
+    whole = world.model.at("dp", 0).at("tp", 0).at("pp", s).only().call<&Half::forward>(whole).get();
+  CHECK(ops::allclose(ops::cat(parts, 0), whole));
+}
+
+TEST_CASE("what pipelines over a mesh cannot do is refused before anything is sent") {
+  World world({{"dp", 2}, {"pp", 1}, {"tp", 2}}, 4);
+  const Here here = world.cluster->here();
+  const auto make = [&](parallel::PipelineOptions options) {
+    parallel::Pipelines(here, world.model, World::method(), std::move(options));
+  };
+  refused([&] { make({.schedule = "auto"}); }, "same schedule");
+  refused([&] { make({.checkpoint = parallel::Checkpoint::always}); }, "Checkpoint::never");
+  refused([&] { make({.replicas = {Group()}}); }, "follow from the mesh");
+  refused([&] { parallel::Pipelines(here, world.model, World::method(), {}, {.stages = "stages"}); },
+          "no dimension stages");
+  parallel::Pipelines train(here, world.model, World::method());
+  refused([&] { train.step(Value(world.x), Value(world.y)); }, "autograd::Context");
+  autograd::Context context(*world.cluster);
+  refused([&] { train.step(Value(world.x.slice(0, 0, 1)), Value(world.y.slice(0, 0, 1))); },
+          "1 rows for 2 replicas");
+  refused([&] { train.step(Value(world.x), Value(world.y), {.weights = {1, 2, 3, 4}}); }, "several replicas");
+  CHECK(train.step(Value(world.x), Value(world.y)).weight == 6);
+}
