@@ -9,6 +9,7 @@
 #include "core/async/future_combinators.h"
 #include "ops/ops.h"
 #include "parallel/data/replica.h"
+#include "parallel/mesh/weighted_mean.h"
 
 namespace troupe::parallel {
 
@@ -33,8 +34,8 @@ int64_t Split::rows(size_t replica, size_t of) const {
 struct AnyDataParallel::Shared {
   std::string key;
   std::vector<AnyRef> replicas;
-  bool wants_buffers = true;
-  mutable std::atomic<int64_t> buffers{0};  // of each replica, once they are ready()
+  Shard shard = Shard::none;
+  mutable std::atomic<int64_t> buffers{0};  // that each replica takes, once they are ready()
   mutable std::atomic<uint64_t> messages{0};
 };
 
@@ -46,11 +47,12 @@ AnyDataParallel::AnyDataParallel(std::vector<AnyRef> replicas, const Group& grou
   auto shared = std::make_shared<Shared>();
   shared->key = "data:" + worker.name() + ":" + std::to_string(worker.next_number());
   shared->replicas = replicas_;
-  shared->wants_buffers = options.buffers;
+  shared->shard = options.shard;
   std::vector<Future<int64_t>> joined;
   for (const AnyRef& r : replicas_)
-    joined.push_back(kJoin.ask(r, {shared->key, shared->key, group, options.buckets.first,
-                                   options.buckets.others, options.compression}));
+    joined.push_back(
+        kJoin.ask(r, {shared->key, shared->key, group, options.buckets.first, options.buckets.others,
+                      options.compression, static_cast<int64_t>(options.shard), options.buffers}));
   ready_ =
       all(joined).then([shared](const std::vector<int64_t>& buffers) { shared->buffers = buffers.front(); });
   shared_ = std::move(shared);
@@ -117,7 +119,8 @@ Future<Tensor> AnyDataParallel::forward(std::vector<int64_t> rows, Join join, co
   const bool record = grad_enabled() && frame().context;
   const auto go = [shared = shared_, rows = std::move(rows), join, what, call = std::move(call), record] {
     const GradMode mode(record);
-    if (!shared->wants_buffers || shared->buffers == 0) return begin(*shared, rows, join, what, call, record);
+    if (shared->shard == Shard::none && shared->buffers == 0)
+      return begin(*shared, rows, join, what, call, record);
     const uint64_t number = ++shared->messages;
     return tell_all(shared->replicas, [&](const AnyRef& r) { return kBuffers.send(r, shared->key, number); })
         .then([=] {
@@ -155,28 +158,32 @@ Future<Tensor> AnyDataParallel::begin(const Shared& shared, const std::vector<in
   std::vector<Future<Tensor>> asked;
   std::vector<int64_t> counts;
   for (size_t r = 0; r < rows.size(); ++r)
-    if (rows[r] > 0) asked.push_back(call(r)), counts.push_back(rows[r]);
+    if (rows[r] > 0 || shared.shard == Shard::all) asked.push_back(call(r)), counts.push_back(rows[r]);
   if (record)
     for (const AnyRef& r : shared.replicas) asked.push_back(kAnchor.ask(r, shared.key));
-  return all(asked).then([counts, join, what, record](const Tensors& came) {
-    const GradMode mode(record);
-    const auto end = came.begin() + static_cast<std::ptrdiff_t>(counts.size());
-    const Tensors outputs(came.begin(), end), anchors(end, came.end());
-    if (join == Join::rows) return joined_rows(counts, outputs, anchors, what);
-    Tensors losses;
-    for (const Tensor& loss : outputs) {
-      if (loss.numel() != 1)
-        throw_invalid(fmt::format(
-            "[data parallel] {} gave {}: expected a tensor of one element, the mean over its rows", what,
-            loss.summary()));
-      losses.push_back(loss.reshape({1}));
-    }
-    const Tensor all_losses = joined_rows(std::vector<int64_t>(counts.size(), 1), losses, anchors, what);
-    const auto total = static_cast<double>(std::accumulate(counts.begin(), counts.end(), int64_t{0}));
-    std::vector<double> weights;
-    for (const int64_t n : counts) weights.push_back(static_cast<double>(n) / total);
-    return ops::sum(all_losses * tensor(weights, all_losses.dtype()).to(all_losses.device()));
-  });
+  return all(asked).then(
+      [counts, join, what, record, parts = shared.shard == Shard::all](const Tensors& came) {
+        const GradMode mode(record);
+        const auto end = came.begin() + static_cast<std::ptrdiff_t>(counts.size());
+        const Tensors outputs(came.begin(), end), anchors(end, came.end());
+        if (join == Join::rows) return joined_rows(counts, outputs, anchors, what);
+        Tensors losses;
+        for (const Tensor& loss : outputs) {
+          if (loss.numel() != 1)
+            throw_invalid(fmt::format(
+                "[data parallel] {} gave {}: expected a tensor of one element, the mean over its rows", what,
+                loss.summary()));
+          losses.push_back(loss.reshape({1}));
+        }
+        const std::vector<double> weights(counts.begin(), counts.end());
+        if (parts)  // those without rows meet the others in the pass
+          return ops::sum(joined_rows({1}, {weighted_mean(losses, weights)}, anchors, what));
+        const Tensor all_losses = joined_rows(std::vector<int64_t>(counts.size(), 1), losses, anchors, what);
+        const auto total = static_cast<double>(std::accumulate(counts.begin(), counts.end(), int64_t{0}));
+        std::vector<double> shares;
+        for (const double n : weights) shares.push_back(n / total);
+        return ops::sum(all_losses * tensor(shares, all_losses.dtype()).to(all_losses.device()));
+      });
 }
 
 }  // namespace troupe::parallel

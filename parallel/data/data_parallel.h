@@ -23,6 +23,10 @@ struct DataParallelOptions {
   bool buffers = true;
   /// How gradients travel between the replicas: as ReducerOptions has it.
   Compression compression = {};
+  /// What replicas divide among them: their optimizers update pieces. A step leaves all parameters whole;
+  /// with Shard::all those that are in no parallel::Sharded part, and all replicas are called, some with no
+  /// rows.
+  Shard shard = Shard::none;
 };
 
 /// The rows of a batch, for the replicas: divided over them as evenly as they can be, or as they are given.

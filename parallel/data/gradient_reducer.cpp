@@ -71,6 +71,33 @@ std::string GradientReducer::name() const { return state_->name(); }
 
 Tensor GradientReducer::anchor() const { return state_->anchor; }
 
+Tensors GradientReducer::pieces() const {
+  if (!state_->cut) return state_->parameters;
+  Tensors all;
+  for (const auto& p : state_->cut->pieces())
+    if (p.piece.defined()) all.push_back(p.piece);
+  return all;
+}
+
+Tensors GradientReducer::gradients() const {
+  Tensors all;
+  if (!state_->cut) {
+    for (const Tensor& p : state_->parameters) all.push_back(autograd::context_gradient(p));
+    return all;
+  }
+  for (const auto& p : state_->cut->pieces())
+    if (p.piece.defined()) all.push_back(optim::context_gradient(p, *state_->cut));
+  return all;
+}
+
+Future<void> GradientReducer::gather() const {
+  return state_->cut ? state_->cut->gather() : Future<void>::ready({});
+}
+
+Future<void> GradientReducer::gathered() const {
+  return state_->cut ? state_->cut->gathered() : Future<void>::ready({});
+}
+
 void GradientReducer::set_accumulating(bool on) const { state_->set_accumulating(frame().context, on); }
 
 Accumulation GradientReducer::accumulate(double weight) const {

@@ -13,6 +13,7 @@
 #include "collective/group.h"
 #include "parallel/data/buckets.h"
 #include "parallel/server/compression/compression.h"
+#include "parallel/sharded/shard.h"
 
 namespace troupe::parallel {
 
@@ -24,6 +25,8 @@ struct ReducerOptions {
   /// float32, and the sum in 16 bits. "topk(0.01)", "1bit": what a member leaves out is added to what it
   /// sends the next time, and is state of its actor.
   Compression compression = {};
+  /// What members divide among them; the same on all. Shard::all is for DataParallel.
+  Shard shard = Shard::none;
 };
 
 /// While one is alive, the passes of its context leave their gradients with the replicas, unreduced.
@@ -51,6 +54,13 @@ class [[nodiscard]] Accumulation {
 /// gradient is there: after the first pass, buckets are in the order in which the first member's gradients
 /// came. A parameter that has a gradient on some members counts as zeros on the others; one that has none on
 /// any stays without.
+///
+/// With a `shard`, each member updates its pieces() by their gradients(), and then all gather():
+///
+///   optimizer->step(reducer.gradients());  // of an optim::AdamW that was made of reducer.pieces()
+///   co_await reducer.gather();
+///
+/// An optim::Distributed of the member does all of that by itself.
 ///
 /// The context: one that all members are called in, or one of each, that it makes or that another maker
 /// calls it in. Members that are called in different contexts of one maker get an error.
@@ -81,6 +91,18 @@ class GradientReducer {
 
   /// Of the last pass, in their order: numbers of those parameters that need gradients.
   std::vector<std::vector<size_t>> buckets() const;
+
+  /// What this member updates: leaves, some of which may be pieces of parameters, and show their elements.
+  /// With Shard::none the parameters. Contexts have gradients of whole parameters with Shard::state, and of
+  /// pieces alone with Shard::gradients.
+  Tensors pieces() const;
+  /// Of those, in the context of the call.
+  Tensors gradients() const;
+  /// After a step: the parameters have the pieces of all. The n-th gathers of all members belong together.
+  /// `failed` if that of another member has.
+  Future<void> gather() const;
+  /// The last gather(), with its error, of whoever called it.
+  Future<void> gathered() const;
 
   /// The same on all members, and that of no other reducer, before or after.
   std::string name() const;

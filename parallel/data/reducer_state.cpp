@@ -81,6 +81,15 @@ GradientReducer::State::State(Group of, const Tensors& all, const ReducerOptions
   order_ = first_order(parameters.size());
   buckets_ = buckets_of(parameters, order_, sizes);
   unreduced_.resize(parameters.size());
+  if (options.shard == Shard::none) return;
+  if (options.shard == Shard::all)
+    throw_invalid(std::string(kOfReducer) +
+                  "a reducer does not gather parameters: write Shard::gradients, or make a DataParallel");
+  if (options.shard == Shard::gradients && options.compression.on())
+    throw_invalid(fmt::format("{}compressed gradients are summed whole: write Shard::state, or leave out {}",
+                              kOfReducer, options.compression.str()));
+  cut = std::make_shared<CutParameters>(group, parameters, buckets_, options.shard, name(), timeout);
+  optim::update_pieces(cut);
 }
 
 Tensor GradientReducer::State::unreduced(size_t i, bool make) {
@@ -120,7 +129,8 @@ class GradientReducer::State::Reduction : public std::enable_shared_from_this<Re
   // Before it is told of anything. All members make the buckets in the order that the first one has seen; if
   // there is a choice.
   void ask_for_order() {
-    if (!plan_.reduces || state_->buckets().size() <= 1) return make_buckets(state_->buckets());
+    if (!plan_.reduces || state_->scatters() || state_->buckets().size() <= 1)
+      return make_buckets(state_->buckets());
     std::vector<int64_t> mine;
     for (const size_t i : state_->order()) mine.push_back(static_cast<int64_t>(i));
     const auto coming =
@@ -208,7 +218,9 @@ class GradientReducer::State::Reduction : public std::enable_shared_from_this<Re
     const NoGradGuard guard;
     const auto bucket = members_of(b);
     const CollectiveOptions options = state_->options_of(fmt::format("{}/{}", plan_.tag, b));
-    if (state_->residuals)
+    if (state_->scatters())
+      scatter(b, bucket, options);
+    else if (state_->residuals)
       wait_for(bucket, state_->group.all_gather(pack(bucket), options));
     else
       wait_for(bucket, state_->group.all_reduce(list_of(bucket), options));
@@ -217,6 +229,19 @@ class GradientReducer::State::Reduction : public std::enable_shared_from_this<Re
       ++begun_;
     }
     end_if_done();
+  }
+
+  void scatter(size_t b, const std::vector<size_t>& bucket, const CollectiveOptions& options) {
+    Tensors gradients;
+    for (const size_t i : bucket) gradients.push_back(std::move(gradients_[i]));
+    const auto sums = state_->cut->scatter(b, std::move(gradients), options);
+    if (!note_open(sums)) return;
+    sums.on_ready([self = shared_from_this(), b](const Result<Tensor>& r) {
+      self->came(r, [&](const Tensor& came) {
+        for (auto& [piece, gradient] : self->state_->cut->unpack(b, came))
+          self->pass_->add(piece, std::move(gradient));
+      });
+    });
   }
 
   // The last of the list says which gradients there are.

@@ -11,6 +11,7 @@
 #include "parallel/data/compressed_gradients.h"
 #include "parallel/data/gradient_reducer.h"
 #include "parallel/data/reducer_names.h"
+#include "parallel/sharded/cut_parameters.h"
 
 namespace troupe::parallel {
 
@@ -73,6 +74,8 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
     const internal::Lock lock(mutex_);
     gone = reductions_.extract(number);
   }
+  /// Whether gradients are reduced to pieces: then buckets stay as they are cut.
+  bool scatters() const { return cut && !cut->whole_gradients(); }
   CollectiveOptions options_of(const std::string& tag) const {
     return {.tag = tag, .single_use = true, .timeout = timeout};
   }
@@ -117,6 +120,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   const Compression compression;
   const std::unique_ptr<Residuals> residuals;  ///< null: nothing is left out
   Tensors parameters;
+  std::shared_ptr<CutParameters> cut;  ///< null: Shard::none
   /// Reached by every pass. The gradient that backward() gives it is the number of its call; else it is 0.
   const Tensor anchor = leaf_of(zeros({1}, float64));
   /// What passes that were not reduced have brought in a context: rows, and the sum of their losses.

@@ -13,6 +13,7 @@
 #include "core/tensor/creation.h"
 #include "ops/ops.h"
 #include "parallel/data/reducer_names.h"
+#include "parallel/sharded/cut_parts.h"
 
 namespace troupe::parallel {
 namespace {
@@ -94,7 +95,11 @@ void draw_apart(const nn::HeldModule& held, const std::map<std::string, Tensor>&
 }
 
 Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
-  const Tensors parameters = actor.parameters();
+  const auto shard = static_cast<Shard>(order.shard);
+  CutParts parts;
+  if (shard == Shard::all) parts = CutParts(actor, order.group);
+  Tensors parameters = actor.parameters();
+  std::erase_if(parameters, [&](const Tensor& p) { return parts.is_piece(p); });
   Tensors buffers;
   const nn::HeldModule held{actor};
   if (held)
@@ -102,11 +107,12 @@ Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
   const ReducerOptions options{
       .name = order.name,
       .buckets = {static_cast<size_t>(order.first_bucket), static_cast<size_t>(order.other_buckets)},
-      .compression = order.compression};
-  const auto here =
-      std::make_shared<Joined>(Joined{order.group, {order.group, parameters, options}, buffers});
+      .compression = order.compression,
+      .shard = shard == Shard::all ? Shard::gradients : shard};
+  const auto here = std::make_shared<Joined>(
+      Joined{order.group, {order.group, parameters, options}, order.buffers ? buffers : Tensors()});
   internal::actors::current_cell()->attachments()[attachment(order.key)] = here;
-  if (order.group.rank() > 0)
+  if (order.group.rank() > 0 && shard == Shard::none)
     for (const Tensor& p : parameters) optim::leave_out_of_norms(p);
   Tensors all = parameters;
   all.insert(all.end(), buffers.begin(), buffers.end());
@@ -114,11 +120,14 @@ Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
   Tensors firsts;
   for (const auto& [name, place] : mine) firsts.push_back(place.clone_data());
   all.insert(all.end(), firsts.begin(), firsts.end());
+  for (const Tensor& t : parts.wholes()) all.push_back(t);
   const auto taking = take_from_first(order.group, all, here->reducer.name() + "/start");
   co_await taking;
+  all.clear();
+  parts.take();
   const size_t rank = order.group.rank();
   if (rank > 0) draw_apart(held, mine, firsts, rank);
-  co_return static_cast<int64_t>(buffers.size());
+  co_return static_cast<int64_t>(here->buffers.size());
 }
 
 // Without elements: it counts for nothing wherever it is put.
@@ -126,6 +135,9 @@ Tensor give_anchor(const std::string& key) { return joined(key)->reducer.anchor(
 
 Task<void> take_buffers(std::string key, uint64_t number) {
   const auto here = joined(key);
+  const Future<void> gathered = here->reducer.gathered();
+  co_await gathered;
+  if (here->buffers.empty()) co_return;
   const auto taking = take_from_first(here->group, here->buffers,
                                       here->reducer.name() + "/buffers " + std::to_string(number));
   co_await taking;

@@ -15,15 +15,18 @@ struct JoinOrder {
   Group group;       ///< of all of them
   uint64_t first_bucket = BucketSizes().first, other_buckets = BucketSizes().others;
   Compression compression = {};  ///< of gradients, between them
+  int64_t shard = 0;             ///< a Shard
+  bool buffers = true;           ///< those of the first are sent before each forward pass
 };
 
 /// Driver to replicas: they are copies of one model from now on, with the values of the first. How many
-/// buffers each has.
+/// buffers each takes then.
 inline constexpr internal::actors::CommonMethod<int64_t(JoinOrder order)> kJoin{"replica.join"};
 /// Driver to replicas: a forward pass begins. What a backward pass comes to each of them by, whether it has
 /// rows or not.
 inline constexpr internal::actors::CommonMethod<Tensor(std::string key)> kAnchor{"replica.anchor"};
-/// Driver to replicas: all take the buffers of the first. `number`: of the message.
+/// Driver to replicas: all take the buffers of the first, and their parameters are whole. `number`: of the
+/// message.
 inline constexpr internal::actors::CommonMethod<void(std::string key, uint64_t number)> kBuffers{
     "replica.buffers"};
 /// Driver to replicas: whether passes of this context leave their gradients unreduced.

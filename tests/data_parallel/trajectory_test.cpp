@@ -30,8 +30,53 @@ struct Gpt : nn::ModuleActor<PieceNet> {
   static constexpr auto remote = methods<&Gpt::loss>;
 };
 
-template <class Net>
-void follow(Cluster& cluster, const Run& run, DataParallel<Net>& net) {
+// Rows as even as they can be, in one pass.
+struct Evenly {
+  template <class Net>
+  double operator()(autograd::Context& context, DataParallel<Net>& net, const Tensor& x, const Tensor& y,
+                    size_t) const {
+    const Tensor loss = net.template mean<&Net::loss>(split(x), split(y)).get();
+    context.backward(loss);
+    return loss.item();
+  }
+};
+// The first replica has more rows than the last, and every other step has two passes, summed by the second.
+struct Unevenly {
+  static Split cut(const Tensor& x, size_t n) {
+    Tensors parts;
+    const int64_t rows = x.size(0);
+    for (size_t r = 0; r < n; ++r) {
+      const auto at = [&](size_t k) { return rows * int64_t(k) / int64_t(n) + (k > 0 && k < n ? 1 : 0); };
+      parts.push_back(x.slice(0, at(r), at(r + 1)));
+    }
+    return split(parts);
+  }
+  template <class Net>
+  double operator()(autograd::Context& context, DataParallel<Net>& net, const Tensor& x, const Tensor& y,
+                    size_t step) const {
+    const int64_t rows = x.size(0), middle = step % 2 ? rows : rows / 4;
+    double mean = 0;
+    const auto pass = [&](int64_t from, int64_t to) {
+      if (from == to) return;
+      const double weight = double(to - from) / double(rows);
+      const Tensor loss = net.template mean<&Net::loss>(cut(x.slice(0, from, to), net.size()),
+                                                        cut(y.slice(0, from, to), net.size()))
+                              .get() *
+                          weight;
+      mean += loss.item();
+      context.backward(loss);
+    };
+    {
+      const Accumulation later = net.accumulate();
+      if (middle < rows) pass(0, middle);
+    }
+    pass(middle < rows ? middle : 0, rows);
+    return mean;
+  }
+};
+
+template <class Net, class Pass = Evenly>
+void follow(Cluster& cluster, const Run& run, DataParallel<Net>& net, const Pass& pass = {}) {
   std::map<std::string, Tensor> start;
   for (size_t i = 0; i < run.parameters.size(); ++i)
     start[run.parameters[i].name] = initial(run.parameters[i], static_cast<int>(i));
@@ -42,9 +87,7 @@ void follow(Cluster& cluster, const Run& run, DataParallel<Net>& net) {
   for (size_t step = 0; step < run.losses.size(); ++step) {
     const auto [x, y] = batch(run, static_cast<int>(step));
     autograd::Context context(cluster);
-    const Tensor loss = net.template mean<&Net::loss>(split(x), split(y)).get();
-    losses.push_back(loss.item());
-    context.backward(loss);
+    losses.push_back(pass(context, net, x, y, step));
     optimizer.step(context);
   }
   INFO(run.str() << " on " << net.size() << " replicas");
@@ -71,6 +114,25 @@ void follow_all(const std::vector<Run>& mlps, const std::vector<Run>& transforme
 
 TEST_CASE("1, 2 and 4 replicas follow PyTorch's losses on generated data", "[trajectory][oracle]") {
   follow_all(mlp_runs("generated"), transformer_runs("generated"));
+}
+
+TEST_CASE("replicas with pieces follow PyTorch's losses, with uneven rows and passes that accumulate",
+          "[trajectory][oracle]") {
+  const Shard shard = GENERATE(Shard::state, Shard::gradients);
+  const size_t n = GENERATE(1, 2, 3, 4);
+  const auto cluster = Cluster::in_process(4, hosting<Mlp, Gpt>());
+  const auto workers = cluster->workers();
+  const Group group(*cluster, {workers.begin(), workers.begin() + static_cast<std::ptrdiff_t>(n)});
+  const DataParallelOptions options{.buckets = {.first = 8 << 10, .others = 64 << 10}, .shard = shard};
+  INFO(word(shard));
+  for (const Run& run : mlp_runs("generated")) {
+    DataParallel<Mlp> net(cluster->here(), group, options);
+    follow(*cluster, run, net, Unevenly());
+  }
+  for (const Run& run : transformer_runs("generated")) {
+    DataParallel<Gpt> net(cluster->here(), group, options, run.parameters[0].shape[0]);
+    follow(*cluster, run, net, Unevenly());
+  }
 }
 
 TEST_CASE("two pipelines of two stages that are replicas follow PyTorch's losses", "[trajectory][oracle]") {

@@ -11,6 +11,7 @@
 #include "autograd/distributed/optim/distributed_optimizer.h"
 #include "autograd/distributed/optim/module_actor.h"
 #include "autograd/distributed/optim/parameter_filter.h"
+#include "autograd/distributed/optim/parameter_pieces.h"
 #include "core/base/shown.h"
 #include "core/graph/copy_on_write.h"
 #include "data/safetensors.h"
@@ -20,27 +21,80 @@
 namespace troupe::optim {
 namespace {
 
-constexpr const char* kCopyOnWrite = "optim.copy_on_write";  // attached to an actor: its parameters are
-constexpr const char* kNotInNorms = "optim.not_in_norms";    // Tensors: leave_out_of_norms()
+constexpr const char* kNotInNorms = "optim.not_in_norms";  // attached to an actor: leave_out_of_norms()
+
+using AllPieces = std::vector<std::shared_ptr<ParameterPieces>>;
+
+// What an optimizer updates of an actor: parameters, and pieces of them.
+struct Updated {
+  Tensors tensors;  // in the actor's order, in which norms add them up, however they are grouped
+  std::vector<std::string> names;  // of their parameters
+  Tensors leaves;                  // that contexts have gradients of
+  std::vector<std::weak_ptr<ParameterPieces>> pieces;
+
+  Updated(const Tensors& parameters, const std::vector<std::string>& names_of_all, const AllPieces& all)
+      : pieces(all.begin(), all.end()) {
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const auto [cut, by] = piece_of(parameters[i], all);
+      if (!cut || by->whole_gradients()) leaves.push_back(parameters[i]);
+      const Tensor& updates = cut ? cut->piece : parameters[i];
+      if (!updates.defined()) continue;
+      if (cut) cut_[updates.impl()] = {cut, by};
+      if (cut && !by->whole_gradients()) leaves.push_back(updates);
+      tensors.push_back(updates);
+      names.push_back(names_of_all[i]);
+    }
+  }
+  Tensor gradient(const Tensor& t) const {
+    const auto at = cut_.find(t.impl());
+    return at == cut_.end() ? autograd::context_gradient(t)
+                            : context_gradient(*at->second.first, *at->second.second);
+  }
+  Tensors gradients(const Tensors& of) const {
+    Tensors grads;
+    for (const Tensor& t : of) grads.push_back(gradient(t));
+    return grads;
+  }
+  // `invalid` if the pieces that are alive are not those that this was made of.
+  void check(const internal::actors::ActorCell& cell) const {
+    const AllPieces now = pieces_here();
+    check_pieces(now);
+    AllPieces mine;
+    for (const auto& weak : pieces)
+      if (auto p = weak.lock()) mine.push_back(std::move(p));
+    if (mine.size() < pieces.size())
+      throw_invalid(
+          "[optim] what kept the parameters of actor " + cell.label() +
+          " equal to those of others is gone, and this optimizer has pieces of them: make a new one");
+    if (mine != now)
+      throw_invalid(
+          fmt::format("[optim] the parameters of actor {} were cut ({}) after this optimizer was "
+                      "made: make it afterwards",
+                      cell.label(), now.back()->word()));
+  }
+
+ private:
+  using Cut = std::pair<const ParameterPieces::Piece*, const ParameterPieces*>;
+  static Cut piece_of(const Tensor& parameter, const AllPieces& all) {
+    for (const auto& pieces : all)
+      for (const auto& piece : pieces->pieces())
+        if (piece.whole.is_same(parameter)) return {&piece, pieces.get()};
+    return {};
+  }
+  std::map<const TensorImpl*, Cut> cut_;  // by piece
+};
 
 struct Attached {
   std::string name;
   std::unique_ptr<Optimizer> optimizer;
-  Tensors parameters;  // in the actor's order, in which norms add them up, however they are grouped
+  Updated updated;
 };
 
-Attached& attached_to(const internal::actors::Invocation& call, const std::string& key) {
-  auto& attachments = call.cell()->attachments();
+Attached& attached_to(internal::actors::ActorCell& cell, const std::string& key) {
+  auto& attachments = cell.attachments();
   const auto at = attachments.find(key);
-  if (at == attachments.end())
-    throw_invalid("[optim] actor " + call.cell()->label() + " has no such optimizer");
+  if (at == attachments.end()) throw_invalid("[optim] actor " + cell.label() + " has no such optimizer");
   return *std::any_cast<std::shared_ptr<Attached>&>(at->second);
-}
-
-Tensors gradients(const Tensors& parameters) {
-  Tensors grads;
-  for (const Tensor& p : parameters) grads.push_back(autograd::context_gradient(p));
-  return grads;
 }
 
 GroupOptions options_of(const Optimizer& optimizer) {
@@ -98,7 +152,14 @@ NamedShapes parameters(Actor& actor, internal::actors::Invocation& call) {
   const Tensors all = parameters_of(actor, *call.cell());
   const std::vector<std::string> names = names_of(actor, all);
   NamedShapes out;
-  for (size_t i = 0; i < all.size(); ++i) out.emplace_back(names[i], all[i].shape());
+  const AllPieces pieces = pieces_here();
+  for (size_t i = 0; i < all.size(); ++i) {
+    Shape shape = all[i].shape();
+    for (const auto& some : pieces)
+      for (const auto& p : some->pieces())
+        if (p.piece.is_same(all[i])) shape = p.shape;
+    out.emplace_back(names[i], shape);
+  }
   return out;
 }
 
@@ -114,28 +175,37 @@ GroupNames create(Actor& actor, internal::actors::Invocation& call, const std::s
                   const std::string& name, const std::vector<NamedGroup>& groups) {
   const Tensors all = parameters_of(actor, *call.cell());
   const std::vector<std::string> names = names_of(actor, all);
+  const AllPieces pieces = pieces_here();
+  if (!pieces.empty() && name == LAMBOptions::kName)
+    throw_invalid(
+        fmt::format("[optim] {} takes the norms of whole parameters, and actor {} updates pieces of "
+                    "them ({}): write Shard::none, or take adamw",
+                    name, call.cell()->label(), pieces[0]->word()));
+  Updated updated(all, names, pieces);
   std::vector<OptionGroup> made;
   for (const NamedGroup& g : groups) made.push_back({g.options});
   GroupNames by_group(groups.size());
-  for (size_t i = 0; i < all.size() && !groups.empty(); ++i) {
-    const size_t g = group_of(names[i], groups);
-    made[g].params.push_back(all[i]);
-    by_group[g].push_back(names[i]);
+  for (size_t i = 0; i < updated.tensors.size() && !groups.empty(); ++i) {
+    const size_t g = group_of(updated.names[i], groups);
+    made[g].params.push_back(updated.tensors[i]);
+    by_group[g].push_back(updated.names[i]);
   }
   auto optimizer = make(name, std::move(made));
   std::vector<std::string> in_order;
   for (const auto& of_group : by_group) in_order.insert(in_order.end(), of_group.begin(), of_group.end());
   optimizer->set_names(std::move(in_order), " of " + call.cell()->label());
-  call.cell()->attachments()[key] = std::make_shared<Attached>(Attached{name, std::move(optimizer), all});
+  call.cell()->attachments()[key] =
+      std::make_shared<Attached>(Attached{name, std::move(optimizer), std::move(updated)});
   return by_group;
 }
 
-int64_t step(Actor&, internal::actors::Invocation& call, const std::string& key,
-             const GroupOptions& options) {
-  Optimizer& optimizer = *attached_to(call, key).optimizer;
-  const Tensors grads = gradients(optimizer.params());
+int64_t update(internal::actors::ActorCell& cell, const std::string& key, const GroupOptions& options) {
+  const Attached& attached = attached_to(cell, key);
+  attached.updated.check(cell);
+  Optimizer& optimizer = *attached.optimizer;
+  const Tensors grads = attached.updated.gradients(optimizer.params());
   set_options(optimizer, options);
-  if (call.cell()->attachments().contains(kCopyOnWrite))
+  if (cell.attachments().contains(kCopyOnWrite))
     for (size_t i = 0; i < grads.size(); ++i)
       if (grads[i].defined()) replace_if_held(optimizer.params()[i]);
   optimizer.step(grads);
@@ -144,9 +214,28 @@ int64_t step(Actor&, internal::actors::Invocation& call, const std::string& key,
   return updated;
 }
 
+// Over when the parameters have the pieces of all.
+Task<int64_t> step(Actor&, std::string key, GroupOptions options) {
+  const AllPieces all = pieces_here();
+  int64_t updated = 0;
+  try {
+    updated = update(*internal::actors::current_cell(), key, options);
+  } catch (...) {
+    for (const auto& pieces : all) pieces->give_up(current_error());
+    throw;
+  }
+  for (const auto& pieces : all) {
+    const Future<void> gathering = pieces->gather();
+    co_await gathering;
+  }
+  co_return updated;
+}
+
 std::vector<double> sizes(Actor&, internal::actors::Invocation& call, const std::string& key, bool largest) {
-  const Tensors& parameters = attached_to(call, key).parameters;
-  Tensors grads = gradients(parameters);
+  const Updated& updated = attached_to(*call.cell(), key).updated;
+  updated.check(*call.cell());
+  const Tensors& parameters = updated.tensors;
+  Tensors grads = updated.gradients(parameters);
   if (const auto& kept = call.cell()->attachments(); kept.contains(kNotInNorms))
     for (const Tensor& elsewhere : std::any_cast<const Tensors&>(kept.at(kNotInNorms)))
       for (size_t i = 0; i < grads.size(); ++i)
@@ -155,12 +244,14 @@ std::vector<double> sizes(Actor&, internal::actors::Invocation& call, const std:
 }
 
 void scale(Actor&, internal::actors::Invocation& call, const std::string& key, double factor) {
-  scale_gradients(attached_to(call, key).parameters, factor);
+  const Updated& updated = attached_to(*call.cell(), key).updated;
+  updated.check(*call.cell());
+  scale_gradients(updated.leaves, factor);
 }
 
 OptimizerState state(Actor&, internal::actors::Invocation& call, const std::string& key,
                      const GroupOptions& options) {
-  Optimizer& optimizer = *attached_to(call, key).optimizer;
+  Optimizer& optimizer = *attached_to(*call.cell(), key).optimizer;
   set_options(optimizer, options);
   auto state = optimizer.state();
   for (auto& [name, t] : state) t = t.data_on(cpu);  // who asks may have no such device
@@ -169,7 +260,7 @@ OptimizerState state(Actor&, internal::actors::Invocation& call, const std::stri
 
 GroupOptions load_state(Actor&, internal::actors::Invocation& call, const std::string& key,
                         const OptimizerState& state) {
-  Optimizer& optimizer = *attached_to(call, key).optimizer;
+  Optimizer& optimizer = *attached_to(*call.cell(), key).optimizer;
   optimizer.load_state(state);
   return options_of(optimizer);
 }
@@ -178,7 +269,7 @@ constexpr const char* kKind = "troupe.optimizer";  // in a file's metadata: the 
 
 void save(Actor&, internal::actors::Invocation& call, const std::string& key, const GroupOptions& options,
           const std::string& folder, const std::string& file) {
-  Attached& attached = attached_to(call, key);
+  Attached& attached = attached_to(*call.cell(), key);
   refuse_nul("[optim]", folder);
   set_options(*attached.optimizer, options);
   std::error_code error;
@@ -191,7 +282,7 @@ void save(Actor&, internal::actors::Invocation& call, const std::string& key, co
 
 GroupOptions load(Actor&, internal::actors::Invocation& call, const std::string& key,
                   const std::string& folder, const std::string& file) {
-  Attached& attached = attached_to(call, key);
+  Attached& attached = attached_to(*call.cell(), key);
   const std::string path = (std::filesystem::path(folder) / file).string();
   const datasets::Safetensors source(path);
   const auto kind = source.metadata().find(kKind);
@@ -213,6 +304,7 @@ void drop(Actor&, internal::actors::Invocation& call, const std::string& key) {
 void set_copy_on_write() {
   const auto cell = internal::actors::current_cell();
   if (!cell) throw_invalid("[optim] set_copy_on_write() is for the constructor and the methods of an actor");
+  if (const AllPieces pieces = pieces_here(); !pieces.empty()) refuse_copy_on_write(pieces[0]->word());
   cell->attachments()[kCopyOnWrite] = true;
 }
 

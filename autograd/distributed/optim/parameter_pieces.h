@@ -1,0 +1,51 @@
+// What optimizers update of an actor's parameters where it shares that work with other actors: pieces of
+// them.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "core/async/future.h"
+#include "core/tensor/tensor.h"
+
+namespace troupe::optim {
+
+/// Of copies of one model, each updates its pieces of the parameters, and then all gather the pieces of all.
+/// In the mailbox of the actor.
+class ParameterPieces {
+ public:
+  struct Piece {
+    Tensor whole;  ///< a parameter of the actor; or what pieces lie in that are its parameters themselves
+    /// A leaf of one dimension that shows elements [from, from + numel) of it. Undefined: others have all.
+    Tensor piece;
+    int64_t from = 0;
+    Shape shape = {};  ///< of the whole parameter
+  };
+  virtual ~ParameterPieces() = default;
+  virtual const std::vector<Piece>& pieces() const = 0;
+  /// Contexts have gradients of whole parameters, else of pieces.
+  virtual bool whole_gradients() const = 0;
+  /// The step is done here. Ready when the parameters have the pieces of all; the n-th gathers belong
+  /// together.
+  virtual Future<void> gather() = 0;
+  /// The step has failed here: those that gather fail, too.
+  virtual void give_up(const Error& why) = 0;
+  /// "Shard::state", for errors.
+  virtual const char* word() const = 0;
+};
+
+/// Attached to an actor: old versions of its parameters are kept (set_copy_on_write()).
+inline constexpr const char* kCopyOnWrite = "optim.copy_on_write";
+
+/// In an actor's constructor or method: its distributed optimizers update these, while the object lives.
+/// (Outside actors: nothing.) `invalid` if old versions of its parameters are kept.
+void update_pieces(const std::shared_ptr<ParameterPieces>& pieces);
+/// In an actor's method: those that are alive.
+std::vector<std::shared_ptr<ParameterPieces>> pieces_here();
+/// `invalid` if a parameter of the actor has left its piece behind (to()).
+void check_pieces(const std::vector<std::shared_ptr<ParameterPieces>>& all);
+/// In an actor's method: the gradient of a piece in the context of the call.
+Tensor context_gradient(const ParameterPieces::Piece& piece, const ParameterPieces& of);
+/// `invalid`: an actor has pieces, `word()` says why, and old versions of its parameters are to be kept.
+[[noreturn]] void refuse_copy_on_write(const char* word);
+
+}  // namespace troupe::optim

@@ -1,0 +1,123 @@
+#include "parallel/sharded/cut_parts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "actors/cell/actor_cell.h"
+#include "autograd/distributed/optim/held_module.h"
+#include "core/graph/node.h"
+#include "parallel/sharded/part_pieces.h"
+#include "parallel/sharded/sharded.h"
+
+namespace troupe::parallel {
+namespace {
+
+// The members of a module that are parameters, with those of all inside.
+class ParameterMembers final : public nn::Members {
+ public:
+  void operator()(const std::string& name, Tensor& parameter) override {
+    if (parameter.defined()) all.emplace_back(prefix_ + name, &parameter);
+  }
+  void operator()(const std::string& name, nn::Module& child) override {
+    const std::string before = prefix_;
+    prefix_ += name + ".";
+    child.members(*this);
+    prefix_ = before;
+  }
+  void buffer(const std::string&, Tensor&) override {}
+  std::vector<std::pair<std::string, Tensor*>> all;
+
+ private:
+  std::string prefix_;
+};
+
+struct Found {
+  std::string name;
+  ShardedPart* part;
+  nn::Module* module;
+};
+
+void find(nn::Module& module, const std::string& name, const std::string& within, std::vector<Found>& all) {
+  auto* const part = dynamic_cast<ShardedPart*>(&module);
+  if (part && !within.empty())
+    throw_invalid("[Sharded] part " + name + " lies within part " + within + ": parts have no parts");
+  if (part) all.push_back({name, part, &module});
+  for (auto& [child, inner] : module.children())
+    find(*inner, name.empty() ? child : name + "." + child, part ? name : within, all);
+}
+
+}  // namespace
+
+CutParts::CutParts(Actor& actor, const Group& group) {
+  const std::string label = internal::actors::current_cell()->label();
+  const nn::HeldModule held(actor);
+  std::vector<Found> found;
+  if (held) find(*held.get(), "", "", found);
+  if (found.empty())
+    throw_invalid(
+        "[data parallel] actor " + label +
+        " has no part that is whole only while it runs: make members of type parallel::Sharded<...>, "
+        "or write Shard::gradients");
+  std::map<const TensorImpl*, size_t> uses;
+  std::vector<std::vector<PartPieces::Parameter>> parameters;
+  for (const Found& f : found) {
+    if (f.part->pieces_)
+      throw_invalid("[data parallel] part " + f.name + " of actor " + label +
+                    " was cut before: make new actors for other replicas");
+    ParameterMembers members;
+    f.module->members(members);
+    parameters.emplace_back();
+    std::map<const TensorImpl*, size_t> here;
+    for (auto& [member, t] : members.all) {
+      if (!t->requires_grad() || !t->is_leaf()) continue;
+      const auto [at, is_new] = here.emplace(t->impl(), parameters.back().size());
+      if (is_new) parameters.back().push_back({(f.name.empty() ? "" : f.name + ".") + member, {}, *t});
+      parameters.back()[at->second].members.push_back(t);
+    }
+    for (const auto& [impl, i] : here) ++uses[impl];
+  }
+  const auto order = new_use_order();
+  for (size_t k = 0; k < found.size(); ++k) {
+    auto& mine = parameters[k];
+    std::erase_if(mine, [&](const auto& p) { return uses[p.whole.impl()] > 1; });
+    if (mine.empty()) continue;
+    Tensors wholes;
+    for (const auto& p : mine) {
+      if (p.whole.dtype() != mine[0].whole.dtype() || p.whole.device() != mine[0].whole.device())
+        throw_invalid(
+            fmt::format("[Sharded] part {} of actor {} has parameters {} and {}: all of a part have one "
+                        "dtype and device, so make several of it",
+                        found[k].name, label, mine[0].whole.summary(), p.whole.summary()));
+      wholes.push_back(p.whole.detach());
+      if (const auto& made = actor.made_parts())  // which would keep its elements
+        std::erase_if(made->leaves, [&](const Tensor& leaf) { return leaf.is_same(p.whole); });
+    }
+    const auto pieces = std::make_shared<PartPieces>(group, found[k].name, std::move(mine), order);
+    found[k].part->pieces_ = pieces;
+    optim::update_pieces(pieces);
+    parts_.push_back({pieces, std::move(wholes)});
+  }
+}
+
+Tensors CutParts::wholes() const {
+  Tensors all;
+  for (const Part& p : parts_) all.insert(all.end(), p.wholes.begin(), p.wholes.end());
+  return all;
+}
+
+void CutParts::take() {
+  for (Part& p : parts_) {
+    p.pieces->take(p.wholes);
+    p.wholes.clear();
+  }
+}
+
+bool CutParts::is_piece(const Tensor& t) const {
+  for (const Part& p : parts_)
+    for (const auto& piece : p.pieces->pieces())
+      if (piece.piece.is_same(t)) return true;
+  return false;
+}
+
+}  // namespace troupe::parallel

@@ -1,0 +1,35 @@
+// The Sharded parts of an actor, which are cut when it becomes one of several replicas.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "actors/actor.h"
+#include "collective/group.h"
+#include "core/tensor/tensor.h"
+
+namespace troupe::parallel {
+
+class PartPieces;
+
+/// The parts of an actor, cut over a group of replicas of it, of which this is one.
+class CutParts {
+ public:
+  CutParts() = default;
+  /// From now on the actor's parameters are pieces. `invalid` if it has no
+  /// parts, if one lies within another, or if they were cut before.
+  CutParts(Actor& actor, const Group& group);
+  /// The parameters as they were, which may be written until take().
+  Tensors wholes() const;
+  /// The pieces have their elements, and there are no whole ones any more.
+  void take();
+  bool is_piece(const Tensor& t) const;
+
+ private:
+  struct Part {
+    std::shared_ptr<PartPieces> pieces;
+    Tensors wholes;
+  };
+  std::vector<Part> parts_;
+};
+
+}  // namespace troupe::parallel

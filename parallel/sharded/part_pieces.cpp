@@ -1,0 +1,248 @@
+#include "parallel/sharded/part_pieces.h"
+
+#include <numeric>
+
+#include "actors/worker/start_task.h"
+#include "autograd/waiting_step.h"
+#include "core/base/error.h"
+
+namespace troupe::parallel {
+
+/// A use's whole parameters, which its steps do not keep: they know where those lie. There are elements while
+/// the forward pass runs, and in each backward pass from the Gate to the Reduce.
+class PartUse final : public TensorStore {
+ public:
+  PartUse(std::shared_ptr<PartPieces> part, tp::Meeting at, uint32_t version, Tensor flat)
+      : part_(part), at_(std::move(at)), version_(version), flat_(std::move(flat)), open_(1) {}
+
+  uint32_t put(const Tensor& t) override {
+    if (!flat_.defined() || t.storage() != flat_.storage()) return kNot;
+    kept_.push_back({t.shape(), t.strides(), t.storage_offset()});
+    return static_cast<uint32_t>(kept_.size() - 1);
+  }
+  Tensor get(uint32_t n) override {
+    if (!flat_.defined())
+      throw_error(ErrorKind::failed, "[Sharded] a step needs parameters of part " + part()->name() +
+                                         " when they are gathered no more");
+    return flat_.alias(kept_[n].shape, kept_[n].strides, kept_[n].offset);
+  }
+  void drop(uint32_t) override {}
+  void saw_leaf(const Tensor&) override {}
+
+  std::shared_ptr<PartPieces> part() const {
+    if (auto part = part_.lock()) return part;
+    throw_error(ErrorKind::failed, "[Sharded] the actor whose part this was is gone");
+  }
+  const tp::Meeting& at() const { return at_; }
+  Tensor flat() const { return flat_; }
+  void open(Tensor flat) {
+    if (open_++ == 0) flat_ = std::move(flat);
+  }
+  void close() {
+    if (open_ > 0 && --open_ == 0) flat_ = {};
+  }
+  /// The gather of a pass, begun now unless it has been.
+  void begin(uint64_t pass) {
+    if (coming_.contains(pass)) return;
+    const auto of = part();
+    if (of->version() != version_)
+      throw_invalid("[Sharded] parameters of part " + of->name() +
+                    " were changed, as by an optimizer's step, between the forward and the backward pass");
+    coming_[pass] = of->gather(at_.in_pass(pass).of("gather"));
+  }
+  Future<Tensor> take(uint64_t pass) {
+    begin(pass);
+    return std::move(coming_.extract(pass).mapped());
+  }
+  /// The one before it in its context, whose backward pass comes after this one's.
+  Ref<PartUse> before;
+
+ private:
+  struct Kept {
+    Shape shape, strides;
+    int64_t offset;
+  };
+  const std::weak_ptr<PartPieces> part_;
+  const tp::Meeting at_;
+  const uint32_t version_;
+  Tensor flat_;
+  int open_;
+  std::vector<Kept> kept_;
+  std::map<uint64_t, Future<Tensor>> coming_;  // by pass
+};
+
+// Of one context.
+struct UseOrder {
+  uint64_t context = 0;
+  Ref<PartUse> last;
+};
+
+std::shared_ptr<UseOrder> new_use_order() { return std::make_shared<UseOrder>(); }
+
+namespace {
+
+// Behind the whole parameters of a use: their gradients go to the pieces of all.
+class Reduce final : public autograd::WaitingStep {
+ public:
+  explicit Reduce(Ref<PartUse> use) : use_(std::move(use)) {
+    const auto part = use_->part();
+    num_inputs_ = static_cast<uint32_t>(part->parameters().size());
+    set_next(part->edges());
+  }
+  std::string name() const override { return "Reduce"; }
+  std::string detail() const override { return use_->at().tag; }
+  Future<Tensors> begin(Tensors grads, uint64_t pass) override {
+    use_->close();  // nothing reads the parameters any more
+    for (const Tensor& g : grads)
+      if (g.defined() && g.requires_grad())
+        throw_error(ErrorKind::unimplemented,
+                    "[Sharded] gradients of a pass that is recorded (create_graph) go through no part: " +
+                        use_->part()->name());
+    return internal::actors::start_task<Tensors>(
+        run(use_->part(), std::move(grads), use_->at().in_pass(pass).of("reduce")));
+  }
+
+ private:
+  static Task<Tensors> run(std::shared_ptr<PartPieces> part, Tensors grads, tp::Meeting at) {
+    const Future<Tensor> coming = part->scatter(std::move(grads), at);
+    const Tensor came = co_await coming;
+    co_return part->unpack(came);
+  }
+  const Ref<PartUse> use_;
+};
+
+// In front of a use's result: gathers its parameters before the gradient goes on, and begins with those of
+// the use before it.
+class Gate final : public autograd::WaitingStep {
+ public:
+  Gate(Ref<PartUse> use, const Tensor& result) : use_(std::move(use)) {
+    Edges next;
+    next.push_back(result.gradient_edge());
+    set_next(std::move(next));
+  }
+  std::string name() const override { return "Gather"; }
+  std::string detail() const override { return use_->at().tag; }
+  Future<Tensors> begin(Tensors grads, uint64_t pass) override {
+    const Future<Tensor> coming = use_->take(pass);
+    if (use_->before) use_->before->begin(pass);
+    return internal::actors::start_task<Tensors>(run(use_, coming, std::move(grads)));
+  }
+
+ private:
+  static Task<Tensors> run(Ref<PartUse> use, Future<Tensor> coming, Tensors grads) {
+    use->open(co_await coming);
+    co_return grads;
+  }
+  const Ref<PartUse> use_;
+};
+
+std::vector<int64_t> counts_of(const std::vector<PartPieces::Parameter>& all) {
+  std::vector<int64_t> counts;
+  for (const auto& p : all) counts.push_back(p.whole.numel());
+  return counts;
+}
+
+}  // namespace
+
+PartPieces::PartPieces(const Group& group, std::string name, std::vector<Parameter> parameters,
+                       std::shared_ptr<UseOrder> order)
+    : group_(group),
+      name_(std::move(name)),
+      parameters_(std::move(parameters)),
+      cut_(group_, counts_of(parameters_), parameters_.at(0).whole.options()),
+      order_(std::move(order)) {
+  int64_t at = 0;
+  Tensors wholes;
+  for (Parameter& p : parameters_) {
+    wholes.push_back(p.whole.detach().contiguous_data());
+    shapes_.push_back(p.whole.shape());
+    p.first = at;
+    at += p.whole.numel();
+    p.whole = {};
+  }
+  elements_ = cut_.cut(wholes);
+  for (const Shape& shape : shapes_) pieces_.push_back({elements_, {}, 0, shape});
+  at = 0;
+  for (const auto& part : cut_.mine()) {
+    Piece& piece = pieces_[part.parameter];
+    piece.from = part.from;
+    piece.piece = flat_range(elements_, at, part.count);
+    piece.piece.requires_grad_();
+    at += part.count;
+  }
+  show_pieces();
+}
+
+void PartPieces::show_pieces() const {
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    for (Tensor* member : parameters_[i].members) *member = pieces_[i].piece;
+}
+
+void PartPieces::take(const Tensors& wholes) {
+  Tensors flat;
+  for (const Tensor& t : wholes) flat.push_back(t.detach().contiguous_data());
+  const NoGradGuard guard;
+  elements_.copy_(cut_.cut(flat));
+}
+
+Edges PartPieces::edges() const {
+  Edges all;
+  for (const Piece& p : pieces_) all.push_back(p.piece.defined() ? p.piece.gradient_edge() : Edge());
+  return all;
+}
+
+Tensor PartPieces::whole_in(const Tensor& flat, size_t i) const {
+  return flat.alias(shapes_[i], shapes_[i].contiguous_strides(),
+                    flat.storage_offset() + parameters_[i].first);
+}
+
+Future<Tensor> PartPieces::gather(const tp::Meeting& at) const {
+  const CollectiveOptions options{.tag = at.tag};
+  return cut_.gather(at.group, elements_, options);
+}
+
+Future<Tensor> PartPieces::scatter(Tensors gradients, const tp::Meeting& at) const {
+  const CollectiveOptions options{.tag = at.tag};
+  return cut_.scatter(at.group, std::move(gradients), options);
+}
+
+Tensors PartPieces::unpack(const Tensor& came) const {
+  Tensors gradients(parameters_.size());
+  for (auto& [i, gradient] : cut_.unpack(came)) gradients[i] = std::move(gradient);
+  return gradients;
+}
+
+Tensor PartPieces::run(const std::function<Tensor()>& f, Tensor flat, const tp::Meeting& at,
+                       uint32_t version) {
+  const bool record = grad_enabled();
+  Ref<PartUse> use = make_ref<PartUse>(shared_from_this(), at, version, flat);
+  Ref<Node> reduce;
+  if (record) reduce = make_ref<Reduce>(use);
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const Tensor whole = whole_in(flat, i);
+    if (record) whole.set_grad_fn({reduce, static_cast<uint32_t>(i)});
+    for (Tensor* member : parameters_[i].members) *member = whole;
+  }
+  flat = {};
+  struct Show {
+    const PartPieces& part;
+    ~Show() { part.show_pieces(); }
+  };
+  Tensor result;
+  {
+    const Show afterwards{*this};
+    const StoreScope scope(record ? use.get() : TensorStore::current());
+    result = f();
+  }
+  use->close();
+  if (!record || !result.requires_grad()) return result;
+  if (const uint64_t context = frame().context) {
+    if (order_->context == context) use->before = order_->last;
+    *order_ = {context, use};
+  }
+  const Tensor out = result.detach();
+  out.set_grad_fn({make_ref<Gate>(use, result), 0});
+  return out;
+}
+
+}  // namespace troupe::parallel

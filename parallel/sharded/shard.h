@@ -1,0 +1,21 @@
+// How much of a model's training state each replica keeps (ZeRO).
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace troupe::parallel {
+
+/// What is divided over the replicas of a model, so that each keeps its piece alone.
+enum class Shard : uint8_t {
+  none,       ///< nothing: each has all
+  state,      ///< the optimizer's state (ZeRO stage 1)
+  gradients,  ///< and the gradients (stage 2)
+  all,        ///< and the parameters, of parts that are parallel::Sharded<...> (stage 3)
+};
+/// "Shard::state".
+constexpr const char* word(Shard shard) {
+  constexpr const char* words[] = {"Shard::none", "Shard::state", "Shard::gradients", "Shard::all"};
+  return words[static_cast<size_t>(shard)];
+}
+
+}  // namespace troupe::parallel

@@ -1,0 +1,20 @@
+#include "parallel/sharded/sharded.h"
+
+#include "actors/cell/this_call.h"
+#include "parallel/sharded/part_pieces.h"
+
+namespace troupe::parallel {
+
+Task<Tensor> ShardedPart::use(std::function<Tensor()> f) {
+  const std::shared_ptr<PartPieces> part = pieces_;
+  if (!part) co_return f();
+  const tp::Meeting at = tp::MeetingsOfWorker::here("Sharded")->next(part->group(), "gather", part->name());
+  const uint32_t version = part->version();
+  const Future<Tensor> coming = part->gather(at);
+  this_call::waits_for("the parameters of part " + part->name() + " from all replicas");
+  Tensor flat = co_await coming;
+  this_call::waits_for("");
+  co_return part->run(f, std::move(flat), at, version);
+}
+
+}  // namespace troupe::parallel

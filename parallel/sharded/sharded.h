@@ -1,0 +1,64 @@
+// Parts of a model whose parameters are whole only while they run (ZeRO stage 3).
+#pragma once
+#include <functional>
+#include <memory>
+#include <tuple>
+#include <utility>
+
+#include "actors/cell/task.h"
+#include "nn/module.h"
+
+namespace troupe::parallel {
+
+class PartPieces;
+
+/// What Sharded is for any module.
+class ShardedPart {
+ public:
+  ShardedPart(const ShardedPart&) = delete;
+
+ protected:
+  ShardedPart() = default;
+  ~ShardedPart() = default;
+  Task<Tensor> use(std::function<Tensor()> f);
+
+ private:
+  friend class CutParts;
+  std::shared_ptr<PartPieces> pieces_;  // null: its parameters are whole
+};
+
+/// A module that is a part of a model. In replicas with Shard::all each has a piece of its parameters, with
+/// the piece's gradient and state. A call gathers the parameters before it computes, and lets go of them; a
+/// backward pass does so again, and leaves each replica the sum of the gradients of its piece:
+///
+///   struct Net : nn::Module {
+///     Task<Tensor> operator()(Tensor x) {
+///       x = co_await first(x);
+///       co_return co_await second(relu(x));
+///     }
+///     void members(nn::Members& m) override { m("first", first), m("second", second); }
+///     parallel::Sharded<nn::Linear> first{784, 512}, second{512, 10};
+///   };
+///
+/// Elsewhere it is a module around M, whose call does not wait. Calls are those of actors' methods; all
+/// replicas call the same parts in the same order. Within a call parameters are whole, and nothing waits.
+/// Outside of them the parameters of M are pieces, of one dimension or undefined. A parameter that several
+/// parts share, and one that needs no gradient, stays whole.
+template <class M>
+class Sharded final : public nn::Module, public ShardedPart {
+ public:
+  template <class... A>
+  explicit Sharded(A&&... args) : module(std::forward<A>(args)...) {}
+
+  template <class... A>
+  Task<Tensor> operator()(A... args) {
+    return use([this, args = std::tuple(std::move(args)...)] {
+      return std::apply([this](const A&... a) { return module(a...); }, args);
+    });
+  }
+  void members(nn::Members& m) override { m("module", module); }
+
+  M module;
+};
+
+}  // namespace troupe::parallel

@@ -1,0 +1,374 @@
+// Replicas whose parts are whole only while they run: the bits of replicas that are whole.
+#include <catch2/catch.hpp>
+#include <deque>
+#include <map>
+
+#include "core/memory/cpu_allocator.h"
+#include "tests/support/error_of.h"
+#include "tests/support/near.h"
+#include "tests/support/nothing_left.h"
+#include "tests/support/sim_cluster.h"
+#include "troupe/replicas.h"
+
+using namespace troupe;
+using namespace troupe::parallel;
+using Catch::Contains;
+using testing::difference;
+using testing::error_of;
+using testing::nothing_left;
+using testing::SimCluster;
+
+namespace {
+
+Tensor wave(const Shape& shape, double start, DType dtype = float32) {
+  std::vector<double> v;
+  for (int64_t i = 0; i < shape.numel(); ++i) v.push_back(0.5 * std::sin(start + 0.7 * double(i)));
+  return tensor(v, dtype).reshape(shape);
+}
+
+struct Hidden : nn::Layer {
+  Hidden() : up(5, 11), norm(11), down(11, 7) {}
+  Tensor forward(const Tensor& x) override { return down(norm(ops::tanh(up(x)))); }
+  void members(nn::Members& m) override { m("up", up), m("norm", norm), m("down", down); }
+  nn::Linear up;
+  nn::LayerNorm norm;
+  nn::Linear down;
+};
+struct Head : nn::Layer {
+  Tensor forward(const Tensor& x) override { return ops::matmul(x, table.transpose(0, 1)) + bias; }
+  void members(nn::Members& m) override { m("table", table), m("bias", bias); }
+  Tensor table = wave({9, 7}, 1).requires_grad_(), bias = wave({9}, 2).requires_grad_();
+};
+struct PartsNet : nn::Module {
+  PartsNet() {
+    int i = 0;
+    for (auto& [name, p] : named_parameters()) p.detach().copy_(wave(p.shape(), ++i));
+  }
+  Task<Tensor> operator()(Tensor x) {
+    Tensor h = co_await first(x);
+    h = ops::tanh(h * scale);
+    for (int i = 0; i < times; ++i) h = h + co_await middle(h);
+    if (uses_extra) h = co_await extra(h);
+    co_return co_await head(h);
+  }
+  void members(nn::Members& m) override {
+    m("first", first), m("scale", scale), m("middle", middle), m("extra", extra), m("head", head);
+  }
+  Sharded<Hidden> first;
+  Tensor scale = wave({7}, 3).requires_grad_();  // in no part
+  Sharded<nn::Linear> middle{7, 7};
+  Sharded<nn::Linear> extra{7, 7};
+  Sharded<Head> head;
+  bool uses_extra = false;
+  int times = 1;  // that the middle is called
+};
+struct PartsActor : nn::ModuleActor<PartsNet> {
+  Task<Tensor> loss(Tensor x, Tensor y) {
+    const Tensor out = co_await net(x);
+    co_return mse_loss(out, y);
+  }
+  void use_extra() { net.uses_extra = true; }
+  void call_twice() { net.times = 2; }
+  static constexpr auto remote = methods<&PartsActor::loss, &PartsActor::use_extra, &PartsActor::call_twice>;
+};
+
+struct Replicas {
+  std::unique_ptr<Cluster> cluster = Cluster::in_process(4, hosting<PartsActor>());
+  std::optional<DataParallel<PartsActor>> net;
+  Replicas(size_t n, Shard shard) {
+    const auto workers = cluster->workers();
+    const DataParallelOptions options{.buckets = {.first = 64, .others = 200}, .shard = shard};
+    net.emplace(cluster->here(), Group(*cluster, {workers.begin(), workers.begin() + std::ptrdiff_t(n)}),
+                options);
+    net->ready().get();
+    sharded = shard == Shard::all;
+  }
+  Future<Tensor> loss(int64_t i) {
+    Tensors xs, ys;
+    for (size_t r = 0; r < net->size(); ++r) {
+      const int64_t rows = net->size() > 1 && i == 2 && r == 1 ? 0 : 1 + (int64_t(r) + i) % 3;
+      xs.push_back(wave({rows, 5}, double(i) + 3 * double(r)));
+      ys.push_back(wave({rows, 9}, double(i)));
+    }
+    return net->mean<&PartsActor::loss>(split(xs), split(ys));
+  }
+  // Of the first replica, those of parts put together.
+  std::map<std::string, Tensor> parameters() {
+    std::map<std::string, Tensors> pieces;
+    for (const auto& r : net->replicas())
+      for (const auto& [name, value] : nn::remote_parameters(r).get()) pieces[name].push_back(value);
+    std::map<std::string, Tensor> all;
+    for (const auto& [name, some] : pieces) {
+      const bool cut = name.find("module") != std::string::npos && some[0].dim() == 1 && sharded;
+      all[name] = (cut ? ops::cat(some, 0) : some[0]).reshape({-1});
+    }
+    return all;
+  }
+  bool sharded = false;
+  void at_rest() {
+    nothing_left(*cluster);
+    for (const auto& w : cluster->workers()) CHECK(cluster->metrics(w)["collectives"] == 0);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("replicas of parts have the bits of replicas with whole parameters") {
+  const size_t n = GENERATE(1, 2, 3, 4);
+  for (const std::string name : {"sgd", "adamw"}) {
+    std::map<std::string, Tensor> want;
+    std::vector<double> norms, losses;
+    for (const Shard shard : {Shard::none, Shard::gradients, Shard::all}) {
+      Replicas replicas(n, shard);
+      optim::DistributedOptimizer optimizer(*replicas.net, name, {{"lr", Value(0.05)}});
+      for (int64_t i = 0; i < 5; ++i) {
+        autograd::Context step(*replicas.cluster);
+        step.backward(replicas.loss(i).get());
+        optimizer.step(step);
+        CHECK(optimizer.clip_grad_norm(step, 1e9) > 0);
+      }
+      INFO(name << " with " << word(shard) << " on " << n);
+      if (want.empty()) want = replicas.parameters();
+      for (const auto& [parameter, value] : replicas.parameters()) {
+        INFO(parameter);
+        CHECK(bit_equal(value, want.at(parameter)));
+      }
+      // Both passes of a context count, calls of a part twice, and each piece once in the norm.
+      for (const auto& r : replicas.net->replicas()) r.call<&PartsActor::call_twice>().get();
+      autograd::Context step(*replicas.cluster);
+      step.backward(replicas.loss(0).get());
+      step.backward(replicas.loss(1).get() + replicas.loss(2).get());
+      norms.push_back(optimizer.clip_grad_norm(step, 0.1));
+      optimizer.step(step);
+      losses.push_back(replicas.loss(3).get().item());
+      CHECK(norms.back() == Approx(norms[0]).epsilon(1e-5));
+      CHECK(losses.back() == Approx(losses[0]).epsilon(1e-5));
+    }
+  }
+}
+
+TEST_CASE("a part that no replica calls has no gradients") {
+  Replicas replicas(2, Shard::all);
+  auto& net = *replicas.net;
+  const auto extra = [&] { return replicas.parameters().at("extra.module.weight"); };
+  const Tensor before = extra();
+  optim::Distributed<optim::AdamW> optimizer(net, {.lr = 0.05});
+  const auto step_once = [&] {
+    autograd::Context step(*replicas.cluster);
+    step.backward(replicas.loss(0).get());
+    optimizer.step(step);
+  };
+  step_once();
+  CHECK(bit_equal(extra(), before));
+  for (const auto& r : net.replicas()) r.call<&PartsActor::use_extra>().get();
+  step_once();
+  CHECK_FALSE(bit_equal(extra(), before));
+  replicas.at_rest();
+}
+
+TEST_CASE("a part that one replica does not call is named, with the replica") {
+  SimCluster cluster(1, 3, hosting<PartsActor>());
+  std::vector<RRef<PartsActor>> all;
+  for (size_t r = 0; r < 2; ++r) all.push_back(cluster.spawn<PartsActor>(0, r + 1));
+  std::optional<DataParallel<PartsActor>> net;
+  net.emplace(all, DataParallelOptions{.shard = Shard::all});
+  cluster.await(net->ready()).value();
+  cluster.await(all[1].call<&PartsActor::use_extra>()).value();
+  {
+    autograd::Context step(cluster.worker(0));
+    const auto loss =
+        cluster.await(net->mean<&PartsActor::loss>(split(wave({4, 5}, 1)), split(wave({4, 9}, 2))));
+    REQUIRE_FALSE(loss.ok());
+    CHECK(loss.error().kind() == ErrorKind::deadline);
+    CHECK_THAT(loss.error().what(), Contains("part head") || Contains("part extra"));
+    CHECK_THAT(loss.error().what(), Contains("PartsActor#"));
+    const Future<void> ended = step.end();
+    cluster.await(ended);
+  }
+  net.reset(), all.clear();
+  cluster.settle();
+}
+
+TEST_CASE("what parts cannot do is refused, naming the part") {
+  Replicas replicas(2, Shard::all);
+  auto& net = *replicas.net;
+  optim::Distributed<optim::SGD> optimizer(net, {.lr = 0.05});
+  {
+    autograd::Context step(*replicas.cluster);
+    const Tensor loss = replicas.loss(0).get();
+    step.backward(loss, {}, {.retain_graph = true});
+    step.backward(loss);  // gathered and reduced again
+    optimizer.step(step);
+    const Tensor again = replicas.loss(0).get();
+    CHECK_THAT(error_of([&] { step.backward(again, {}, {.create_graph = true}); }).what(),
+               Contains("recorded (create_graph)"));
+  }
+  optim::Distributed<optim::LAMB> lamb(net, {});
+  CHECK_THAT(error_of([&] { (void)lamb.parameters_by_group(); }).what(),
+             Contains("lamb takes the norms of whole parameters") && Contains("Shard::all"));
+  {
+    DataParallel<PartsActor> again(net.replicas(), DataParallelOptions{.shard = Shard::all});
+    CHECK_THAT(error_of([&] { again.ready().get(); }).what(),
+               Contains("part first of actor PartsActor#0") && Contains("was cut before"));
+  }
+  replicas.at_rest();
+  auto plain = Cluster::in_process(1, hosting<ModuleReplica<nn::Linear>>());
+  DataParallel<nn::Linear> without(plain->here(), Group(*plain, {"w0"}),
+                                   DataParallelOptions{.shard = Shard::all}, 3, 3);
+  CHECK_THAT(error_of([&] { without.ready().get(); }).what(),
+             Contains("has no part") && Contains("parallel::Sharded<...>, or write Shard::gradients"));
+}
+
+namespace {
+
+struct Wide : nn::Module {
+  Wide() {
+    for (int i = 0; i < 8; ++i) layers.emplace_back(512, 512, false);
+  }
+  Task<Tensor> operator()(Tensor x) {
+    for (auto& l : layers) {
+      x = co_await l(x);
+      x = ops::tanh(x);
+    }
+    co_return x;
+  }
+  void members(nn::Members& m) override {
+    for (size_t i = 0; i < layers.size(); ++i) m(std::to_string(i), layers[i]);
+  }
+  std::deque<Sharded<nn::Linear>> layers;
+};
+struct WideActor : nn::ModuleActor<Wide> {
+  Task<Tensor> loss(Tensor x) {
+    const Tensor out = co_await net(x);
+    co_return ops::mean(out * out);
+  }
+  static constexpr auto remote = methods<&WideActor::loss>;
+};
+
+}  // namespace
+
+TEST_CASE("a step between the forward and the backward pass of parts is refused, naming the part") {
+  auto cluster = Cluster::in_process(2, hosting<WideActor>());
+  DataParallel<WideActor> net(cluster->here(), Group(*cluster, {"w0", "w1"}),
+                              DataParallelOptions{.shard = Shard::all});
+  optim::Distributed<optim::SGD> optimizer(net, {.lr = 0.05});
+  autograd::Context step(*cluster);
+  const Tensor x = wave({4, 512}, 1), loss = net.mean<&WideActor::loss>(split(x)).get(),
+               other = net.mean<&WideActor::loss>(split(x)).get();
+  step.backward(loss);
+  optimizer.step(step);
+  CHECK_THAT(error_of([&] { step.backward(other); }).what(),
+             Contains("parameters of part 7 were changed, as by an optimizer's step"));
+}
+
+TEST_CASE("with parts, a replica keeps 16 bytes of each parameter divided by the number of replicas") {
+  const size_t n = GENERATE(2, 4);
+  release_cached_cpu_memory();
+  const size_t before = cpu_allocator_stats().in_use;
+  auto cluster = Cluster::in_process(4, hosting<WideActor>());
+  const auto workers = cluster->workers();
+  const DataParallelOptions options{.shard = Shard::all};
+  DataParallel<WideActor> net(
+      cluster->here(), Group(*cluster, {workers.begin(), workers.begin() + std::ptrdiff_t(n)}), options);
+  optim::Distributed<optim::Adam> optimizer(net, {.lr = 1e-3});
+  for (int i = 0; i < 2; ++i) {
+    autograd::Context step(*cluster);
+    step.backward(net.mean<&WideActor::loss>(split(wave({8, 512}, i))).get());
+    optimizer.step(step);
+    if (i == 0) continue;
+    const double bytes = double(cpu_allocator_stats().in_use - before) / double(n) / (8 * 512 * 512);
+    INFO(bytes << " bytes on " << n);
+    CHECK(bytes > 0.9 * 16 / double(n));
+    CHECK(bytes < 1.1 * 16 / double(n));
+  }
+}
+
+namespace {
+
+// On the simulated network.
+struct Simulated {
+  SimCluster cluster;
+  std::optional<DataParallel<WideActor>> net;
+  std::optional<optim::Distributed<optim::SGD>> optimizer;
+  explicit Simulated(size_t n) : cluster(1, int(n) + 1, hosting<WideActor>()) {
+    std::vector<RRef<WideActor>> all;
+    for (size_t r = 0; r < n; ++r) all.push_back(cluster.spawn<WideActor>(0, r + 1));
+    net.emplace(all, DataParallelOptions{.shard = Shard::all});
+    cluster.await(net->ready()).value();
+    optimizer.emplace(*net, optim::SGDOptions{.lr = 0.1});
+  }
+  ~Simulated() {
+    optimizer.reset(), net.reset();
+    cluster.settle();
+  }
+  // At that event w3 dies.
+  template <class T>
+  Result<T> await(const Future<T>& future) {
+    while (!future.is_ready()) {
+      if (events++ == dies_at) cluster.network().crash("w3");
+      if (!cluster.step() && !future.is_ready()) throw std::logic_error("the future is never ready");
+    }
+    return *future.peek();
+  }
+  // The error, if there is one.
+  std::optional<Error> step() {
+    autograd::Context context(cluster.worker(0));
+    const auto loss = await(net->mean<&WideActor::loss>(split(wave({8, 512}, 1))));
+    if (!loss.ok()) return loss.error();
+    const auto passed = await(context.backward_async(loss.value()));
+    if (!passed.ok()) return passed.error();
+    const auto stepped = await(optimizer->step_async(context));
+    if (!stepped.ok()) return stepped.error();
+    return {};
+  }
+  int64_t events = 0, dies_at = -1;
+};
+
+}  // namespace
+
+TEST_CASE("with parts, a replica sends each parameter three times less its own piece") {
+  const size_t n = GENERATE(2, 4);
+  Simulated world(n);
+  CHECK_FALSE(world.step());
+  const auto sent = [&](size_t from) {
+    uint64_t bytes = 0;
+    for (size_t to = 1; to <= n; ++to)
+      bytes += world.cluster.network().counters("w" + std::to_string(from), "w" + std::to_string(to)).bytes;
+    return bytes;
+  };
+  std::vector<uint64_t> before;
+  for (size_t r = 1; r <= n; ++r) before.push_back(sent(r));
+  CHECK_FALSE(world.step());
+  for (size_t r = 1; r <= n; ++r) {
+    const double bytes = double(sent(r) - before[r - 1]) / (double(n - 1) / double(n) * 4 * 8 * 512 * 512);
+    CHECK(bytes == Approx(3).epsilon(0.02));
+  }
+}
+
+TEST_CASE("a replica that dies at any time of a step with parts is named, and nothing is left") {
+  int64_t all = 0;
+  {
+    Simulated world(3);
+    CHECK_FALSE(world.step());
+    world.events = 0;
+    CHECK_FALSE(world.step());
+    all = world.events;
+  }
+  for (int64_t k = 0; k < 12; ++k) {
+    Simulated world(3);
+    CHECK_FALSE(world.step());
+    world.events = 0, world.dies_at = all * k / 12;
+    const std::optional<Error> e = world.step();
+    INFO("dies at event " << world.dies_at << " of " << all);
+    REQUIRE(e);
+    CHECK(e->kind() == ErrorKind::disconnected);
+    CHECK(e->worker() == "w3");
+    world.optimizer.reset(), world.net.reset();
+    world.cluster.settle();
+    for (size_t w = 0; w < 3; ++w)
+      for (const char* what : {"collectives", "contexts", "backward_passes"}) {
+        INFO(what << " of w" << w);
+        CHECK(world.cluster.worker(w).metrics().at(what) == 0);
+      }
+  }
+}
