@@ -146,7 +146,7 @@ TEST_CASE("a driver that has ended is not run again, whoever is killed then", "[
 
 TEST_CASE("a rehearsal kills a program twice, and says that it survives or what it forgets", "[process]") {
   const auto rehearsal = [](std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), {"-n", "2", "--rehearse"});
+    arguments.insert(arguments.begin(), {"-n", "3", "--rehearse"});
     return Launcher(arguments);
   };
   const std::string forgetful = program("forgetful");
