@@ -208,6 +208,13 @@ TEST_CASE("a host that cannot take part is named with the reason, and nothing is
   CHECK(silent.exit_code() == 1);
   silent.await_nothing_left();
   CHECK(silent.errors.find("west: nothing answers there within 0.5 s") != std::string::npos);
+  // A list that names a host twice.
+  Launcher twice(
+      {"--hostfile", waits.folder.file("hosts", "east:2\nwest\n\neast slots=1\n"), "--rsh", waits.rsh, "sh"});
+  CHECK(twice.exit_code() == 2);
+  CHECK(twice.errors.find("/hosts:4: east is there already (") != std::string::npos);
+  CHECK(twice.errors.find("name each host once, with the number of its processes, as east:4") !=
+        std::string::npos);
   // A program that the hosts do not have.
   const FarSite site;
   auto arguments = site.flags();
