@@ -95,6 +95,7 @@ void GroupEngine::install(actors::Worker& worker) {
     if (call->from() != e->worker_.id()) throw_invalid("collective.receive is for a worker's own ranks");
     e->mailbox_.wanted({a.group, a.to, a.from, std::move(a.tag), sender}, a.use, call);
   });
+  if (device_library()) worker.set_ways(e->transfers_);
   kTurns.serve(worker, [e] { return e->devices_.addresses(); });
   worker.add_metrics([e](actors::Worker::Metrics& m) {
     const auto counts = e->operations_.counts();
@@ -104,6 +105,11 @@ void GroupEngine::install(actors::Worker& worker) {
     const auto of_devices = e->devices_.counts();
     m["device_collectives"] = static_cast<int64_t>(of_devices.operations);
     m["device_turns"] = static_cast<int64_t>(of_devices.turns);
+    const auto transfers = e->transfers_.counts();
+    m["device_transfers_sent"] = transfers.sent;
+    m["device_transfers_received_sent"] = transfers.received;
+    m["device_transfer_bytes_sent"] = transfers.sent_bytes;
+    m["device_transfer_bytes_received_sent"] = transfers.received_bytes;
     m["group_mail"] = static_cast<int64_t>(e->mailbox_.size());
   });
 }
@@ -324,6 +330,7 @@ bool GroupEngine::ask(WorkerId sender, const RankAddress& a) {
 void GroupEngine::worker_lost(WorkerId worker, const Error& why) {
   mailbox_.lost(worker, why);
   devices_.worker_lost(worker, why);
+  transfers_.worker_lost(worker);
   Out out;
   operations_.lost(worker, why, out);
   perform(std::move(out));
@@ -338,6 +345,7 @@ void GroupEngine::stop() {
     sized.swap(sized_);
   }
   mailbox_.stop();
+  transfers_.stop();
   devices_.stop();
   const auto stopped = [this](const std::string& what) {
     return Error(ErrorKind::cancelled, fmt::format("[{}] worker {} has stopped", what, worker_.name()));

@@ -14,6 +14,7 @@
 #include "collective/group.h"
 #include "collective/mailbox.h"
 #include "collective/nccl/device_operations.h"
+#include "collective/nccl/transfers.h"
 #include "collective/request.h"
 
 namespace troupe::internal::collective {
@@ -55,7 +56,7 @@ std::vector<GroupMember> members_of(const Group& group);
 class GroupEngine final : public actors::Extension {
  public:
   explicit GroupEngine(actors::Worker& worker)
-      : worker_(worker), devices_(worker), fetches_(worker.runtime()) {}
+      : worker_(worker), devices_(worker), transfers_(worker, devices_), fetches_(worker.runtime()) {}
   /// Part of every worker's set-up.
   static void install(actors::Worker& worker);
   static GroupEngine& of(actors::Worker& worker);
@@ -147,6 +148,7 @@ class GroupEngine final : public actors::Extension {
   Operations& operations_ = *table_;
   Mailbox mailbox_;
   DeviceOperations devices_;
+  Transfers transfers_;
   std::atomic<uint64_t> tickets_{0};
   mutable Mutex mutex_;
   std::map<OperationId, RunPtr> runs_ TROUPE_GUARDED_BY(mutex_);
@@ -154,7 +156,7 @@ class GroupEngine final : public actors::Extension {
   Mutex queue_mutex_;
   std::deque<Out> queue_ TROUPE_GUARDED_BY(queue_mutex_);
   bool performs_ TROUPE_GUARDED_BY(queue_mutex_) = false;
-  JobQueue fetches_;  // last: its jobs use the others
+  actors::JobQueue fetches_;  // last: its jobs use the others
 };
 
 }  // namespace troupe::internal::collective

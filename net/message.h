@@ -1,12 +1,15 @@
 // What a connection carries: a small header and a list of buffers.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "core/memory/pinned_buffer.h"
 
 namespace troupe::internal::net {
+
+class Departure;
 
 /// A run of bytes inside a storage. The storage is shared, never copied by the transport on its way to a
 /// socket.
@@ -33,6 +36,8 @@ struct Buffer {
 struct Message {
   std::vector<uint64_t> header;
   std::vector<Buffer> buffers;
+  /// What goes another way once the message has left (tensor_ways.h); mostly null.
+  std::shared_ptr<Departure> beside = {};
   /// Those that travel.
   size_t buffer_bytes() const {
     size_t n = 0;

@@ -114,7 +114,7 @@ std::optional<LateReply> Worker::late_reply(const Future<Value>& reply, uint32_t
 void Worker::send_late(WorkerId to, net::Call& call, const net::DevicePlacing& placing) {
   std::lock_guard order(late_order_);
   call.late_number = ++late_numbers_[to];
-  links_.send(to, net::encode(call, placing));
+  send(to, net::encode(call, placing));
 }
 
 void Worker::fail_late(uint64_t call, const Error& why) {

@@ -31,6 +31,10 @@ Worker::Worker(WorkerOptions options)
       timeout_ns_(options_.timeout.count()),
       links_(members_, options_.host, [this](WorkerId id, const Error& why) { lose(id, why); }),
       pending_({std::max<size_t>(options_.limits.bytes, 1), std::max<size_t>(options_.limits.messages, 1)}),
+      parked_(*options_.runtime, traffic_,
+              [this](net::Connection& connection, net::Packet packet) {
+                if (!members_.loss(connection.peer().id)) take_in(connection, std::move(packet));
+              }),
       canceller_(std::make_shared<Canceller>(*this)),
       as_host_{.worker = *this,
                .id = options_.id,
@@ -61,6 +65,7 @@ Worker::Worker(WorkerOptions options)
     m["in_flight_calls"] = static_cast<int64_t>(flow.messages);
     m["in_flight_bytes"] = static_cast<int64_t>(flow.bytes);
     m["unanswered_calls"] = static_cast<int64_t>(incoming_.size());
+    m["parked_packets"] = static_cast<int64_t>(parked_.count());
   });
   serve_status();
   if (options_.timer_thread) timer_ = start_thread("worker", [this] { timer_loop(); });
@@ -73,6 +78,7 @@ Worker::~Worker() {
   incoming_.clear();
   late_arguments_.clear();
   for (auto& added : extensions_) added.extension->stop();
+  parked_.finish();
   std::unordered_map<ObjectId, std::shared_ptr<ActorCell>> actors;
   std::vector<std::weak_ptr<ActorCell>> released;
   {

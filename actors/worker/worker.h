@@ -27,6 +27,7 @@
 #include "actors/membership/members.h"
 #include "actors/worker/canceller.h"
 #include "actors/worker/late_replies.h"
+#include "actors/worker/parked_packets.h"
 #include "core/base/clock.h"
 #include "core/base/fork.h"
 #include "core/base/mutex.h"
@@ -75,6 +76,8 @@ class Worker final : public net::Events {
   // ---- set-up, before the first message
   void set_transport(std::unique_ptr<net::Transport> transport);
   net::Transport& transport() { return *transport_; }
+  /// Other ways for tensors of devices than connections. They outlive the messages of this worker.
+  void set_ways(net::TensorWays& ways) { ways_ = &ways; }
   /// T: an Extension, which learns in order of addition what becomes of workers. An Interceptor sees outgoing
   /// calls in that order, and incoming ones in reverse.
   template <class T>
@@ -193,7 +196,10 @@ class Worker final : public net::Events {
   friend class LateReplies;
   net::DevicePlacing placing(WorkerId to) const;
   void deliver_reply(const PendingCall& call, net::Reply reply);
+  void send(WorkerId to, net::Message message);
   void receive_call(net::Connection& connection, net::Call call);
+  void take_in(net::Connection& connection, net::Packet packet);
+  void refuse(net::Connection& connection, const Error& why);
   void end(const GivenUp& call, Error why);
   void tell(const GivenUp& call);
   void install_late_arguments();
@@ -231,6 +237,8 @@ class Worker final : public net::Events {
   PendingCalls pending_;
   IncomingCalls incoming_;
   LateArguments late_arguments_;
+  ParkedPackets parked_;
+  net::TensorWays* ways_ = nullptr;
   std::recursive_mutex late_order_;  // late calls leave in the order of their numbers
   std::unordered_map<WorkerId, uint64_t> late_numbers_;
   std::atomic<int64_t> arguments_sent_{0}, arguments_passed_on_{0};

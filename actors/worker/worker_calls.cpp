@@ -1,5 +1,6 @@
 // Calls to others: how they leave, and how each of them ends.
 #include "actors/call_scope.h"
+#include "actors/worker/guests.h"
 #include "actors/worker/worker.h"
 #include "core/base/fork.h"
 #include "core/base/log.h"
@@ -16,11 +17,19 @@ void Worker::set_timeout(Duration timeout) {
 }
 
 net::DevicePlacing Worker::placing(WorkerId to) const {
-  net::DevicePlacing placing{.in_memory = transport_ && transport_->carries_devices()};
+  net::DevicePlacing placing{.in_memory = transport_ && transport_->carries_devices(),
+                             .ways = is_guest(to) ? nullptr : ways_,
+                             .to = to};
   if (options_.device_maps.empty()) return placing;
   const auto found = options_.device_maps.find(members_.name_of(to));
   if (found != options_.device_maps.end()) placing.map = &found->second;
   return placing;
+}
+
+void Worker::send(WorkerId to, net::Message message) {
+  const auto beside = std::move(message.beside);
+  links_.send(to, std::move(message));
+  if (beside) beside->follow();
 }
 
 CallLimit Worker::limit_of(const CallOptions& options) const {
@@ -134,7 +143,7 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
       if (late)
         send_late(target.owner, call, placing(target.owner));
       else
-        links_.send(target.owner, net::encode(call, placing(target.owner)));
+        send(target.owner, net::encode(call, placing(target.owner)));
       prepared = 0;
       if (id && to_actor && !pending_.sent(id)) send_cancel(target.owner, id);
       // Lost while the message was handed over: nobody else would end this call.
@@ -222,7 +231,7 @@ void Worker::depart(WorkerId to, const PendingCalls::Next& next) {
       if (next.late)
         send_late(to, call, placing(to));
       else
-        links_.send(to, net::encode(call, placing(to)));
+        send(to, net::encode(call, placing(to)));
       left = true;
       if (!pending_.sent(next.id)) send_cancel(to, next.id);
       if (auto why = members_.loss(to)) throw *why;

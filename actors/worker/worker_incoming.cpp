@@ -65,7 +65,7 @@ namespace {
 // reads them, and not when the caller may have asked for the next ones.
 net::Message message_of(net::Reply& reply, const net::DevicePlacing& placing) {
   net::Message message = net::encode(reply, placing);
-  if (message.buffers.empty() || !reply.result.ok()) return message;
+  if ((message.buffers.empty() && !message.beside) || !reply.result.ok()) return message;
   Value& value = reply.result.value();
   visit_tensors(value, [](Tensor& t) { t = {}; });
   return message;
@@ -90,7 +90,12 @@ void Worker::receive_call(net::Connection& connection, net::Call call) {
       new Invocation(as_host_, from, std::move(call),
                      [this, wanted, no_result, from, back = connection.share()](net::Reply& reply) {
                        if (!wanted || no_result) log_unanswered(reply);
-                       if (wanted && !no_result) back->send(message_of(reply, placing(from)));
+                       if (wanted && !no_result) {
+                         net::Message message = message_of(reply, placing(from));
+                         const auto beside = std::move(message.beside);
+                         back->send(std::move(message));
+                         if (beside) beside->follow();
+                       }
                        if (!no_result) return;
                        try {
                          back->send(net::encode(reply));
@@ -116,15 +121,31 @@ void Worker::on_message(net::Connection& connection, net::Message message) {
   if (ConnectionState::refused(connection)) return;
   const Traffic::Busy busy(traffic_);
   try {
-    net::Packet packet = net::decode(std::move(message));
     const WorkerId from = connection.peer().id;
+    const bool guest = is_guest(from);
+    net::Sender sender{from, guest ? nullptr : ways_};
+    net::Packet packet = net::decode(std::move(message), &sender);
     if (from == kNoWorker) throw_invalid("a call or reply from a peer without a number");
-    if (is_guest(from)) {
+    if (guest) {
       const auto* call = std::get_if<net::Call>(&packet);
       const auto service = call && call->target.number == 0 ? services_.find(call->method) : services_.end();
       if (!call || !open_to_guests(*call))
         return refuse_guest(connection, packet, service == services_.end() ? "that" : service->second.name);
     }
+    if (!parked_.hold(connection, packet, sender)) take_in(connection, std::move(packet));
+  } catch (const Error& e) {
+    refuse(connection, e);
+  }
+}
+
+void Worker::refuse(net::Connection& connection, const Error& why) {
+  log::error(name() + ": message from " + connection.peer().name + " refused: " + why.what());
+  connection.close(std::string("refused a message: ") + why.what());
+}
+
+void Worker::take_in(net::Connection& connection, net::Packet packet) {
+  const WorkerId from = connection.peer().id;
+  try {
     if (auto* handling = ConnectionState::of(connection)) handling->begins(packet);
     CallFrameScope scope(callback_frame());
     if (auto* started = std::get_if<net::Started>(&packet)) {
@@ -142,8 +163,7 @@ void Worker::on_message(net::Connection& connection, net::Message message) {
     auto& reply = std::get<net::Reply>(packet);
     answered(from, std::move(reply));
   } catch (const Error& e) {
-    log::error(name() + ": message from " + connection.peer().name + " refused: " + e.what());
-    connection.close(std::string("refused a message: ") + e.what());
+    refuse(connection, e);
   }
 }
 

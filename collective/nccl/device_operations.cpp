@@ -186,8 +186,13 @@ void DeviceOperations::ask_where(WorkerId peer) {
 
 void DeviceOperations::heard_where(WorkerId peer, const Result<std::vector<std::string>>& addresses) {
   if (!addresses.ok()) return worker_lost(peer, addresses.error());
+  add_peer(peer, addresses.value());
+}
+
+void DeviceOperations::add_peer(WorkerId peer, const std::vector<std::string>& addresses) {
   const auto member = worker_.members().find(peer);
-  peers_.add({peer, worker_.members().name_of(peer), member ? member->host : "", addresses.value()});
+  if (!peers_.find(peer))
+    peers_.add({peer, worker_.members().name_of(peer), member ? member->host : "", addresses});
   {
     const Lock lock(mutex_);
     auto waiting = unknown_.extract(peer);
@@ -254,7 +259,8 @@ DeviceOperations::OwnDevice* DeviceOperations::find(uint32_t device) {
   return at == devices_.end() ? nullptr : at->second.get();
 }
 
-void DeviceOperations::begin(const DeviceOperation& operation, Device device, DeviceWork work, Done done) {
+void DeviceOperations::begin(const DeviceOperation& operation, Device device, DeviceWork work, Done done,
+                             Told told) {
   auto inputs = device_library()->inputs_of(work, device);
   for (const WorkerDevice d : operation.members)
     if (d.worker != worker_.id()) worker_.watch(d.worker);
@@ -262,7 +268,7 @@ void DeviceOperations::begin(const DeviceOperation& operation, Device device, De
     const Lock lock(mutex_);
     OwnDevice* const own = find(index_of(device));
     if (!own) throw_error(ErrorKind::cancelled, "[nccl] worker " + worker_.name() + " has stopped");
-    own->called[operation.id] = {operation, std::move(done)};
+    own->called[operation.id] = {operation, std::move(done), told};
     // A function that is kept is copied.
     const auto what = std::make_shared<std::pair<DeviceWork, std::unique_ptr<DeviceInputs>>>(
         std::move(work), std::move(inputs));
@@ -380,6 +386,7 @@ void DeviceOperations::perform_one(OwnDevice& own, Out& out) {
 void DeviceOperations::end(OwnDevice& own, DeviceOperationId id, std::optional<Error> why) {
   auto called = own.called.extract(id);
   if (called.empty()) return;
+  if (called.mapped().told == Told::at_once) return called.mapped().done(std::move(why));
   // Threads of turns and of devices do not call what others wrote.
   results_.post([done = std::move(called.mapped().done), why = std::move(why)] { done(why); });
 }

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "actors/membership/links.h"
+#include "actors/runtime/job_queue.h"
 #include "actors/worker/service.h"
 #include "collective/nccl/device_thread.h"
-#include "collective/nccl/job_queue.h"
 #include "collective/nccl/launcher.h"
 #include "collective/nccl/turns_packet.h"
 #include "net/transport.h"
@@ -49,9 +49,14 @@ class DeviceOperations final : public net::Events {
 
   /// From then on the device is this worker's among those of the process. `why`: if its version is 0.
   DevicePlace place_of(Device device, std::string& why);
+  /// Where messages of turns for that worker go; else it is asked.
+  void add_peer(WorkerId peer, const std::vector<std::string>& addresses);
+  /// When `done` is called: by a thread of the pool; or by a thread that must not be held up, in no time.
+  enum class Told { later, at_once };
   /// Once for each operation, unless refuse() was called. The calling thread's stream has been asked for the
-  /// inputs. `done` is called once, on a thread that may wait.
-  void begin(const DeviceOperation& operation, Device device, DeviceWork work, Done done);
+  /// inputs. `done` is called once.
+  void begin(const DeviceOperation& operation, Device device, DeviceWork work, Done done,
+             Told told = Told::later);
   /// In place of begin(): this worker does not take part.
   void refuse(const DeviceOperation& operation, Device device, const Error& why);
   /// It is not wanted any more; if its time is over it ends although it has its turn.
@@ -73,6 +78,7 @@ class DeviceOperations final : public net::Events {
   struct Called {
     DeviceOperation operation;
     Done done;
+    Told told = Told::later;
     bool ready = false;
   };
   struct OwnDevice {
@@ -116,7 +122,7 @@ class DeviceOperations final : public net::Events {
   std::vector<std::unique_ptr<net::Listener>> listeners_ TROUPE_GUARDED_BY(mutex_);
   std::vector<std::string> addresses_ TROUPE_GUARDED_BY(mutex_);
   std::unique_ptr<net::Transport> transport_;
-  JobQueue results_;  // where `done` is called
+  actors::JobQueue results_;  // where `done` is called
 };
 
 }  // namespace troupe::internal::collective

@@ -7,9 +7,13 @@
 #include <vector>
 
 #include "collective/turns/turns.h"
+#include "core/memory/backend.h"
 #include "core/tensor/tensor.h"
 
 namespace troupe::internal::collective {
+
+/// The number of the library's stream on each device; actors have those below.
+inline constexpr StreamId kLibraryStream = kDeviceStreams - 1;
 
 /// A call of the library, of one device. Tensors are contiguous, on that device, of one dtype.
 struct DeviceStep {
@@ -19,11 +23,14 @@ struct DeviceStep {
     broadcast,       ///< `from`: the root's; `to`: the others', and the root's if it is to be a copy
     all_gather,      ///< `to`: the tensors of all, one behind the other
     reduce_scatter,  ///< `from`: the same
+    send,            ///< `from`, to rank `root`
+    receive          ///< `to`, from rank `root`
   } kind = all_reduce;
   Tensor from = {}, to = {};
   size_t root = 0;
 };
-/// What it does in one operation. All members have as many steps, of the same kinds and sizes.
+/// What it does in one operation. All members have as many steps, of the same kinds and sizes; but of a send,
+/// each pair sends as much as it receives, in the same order.
 struct DeviceWork {
   std::vector<DeviceStep> steps = {};
   std::string reduction = {};  ///< "sum"; empty where nothing is added

@@ -5,8 +5,11 @@
 #include <vector>
 
 #include "core/memory/device.h"
+#include "core/value/value.h"
 
 namespace troupe::internal::net {
+
+class TensorWays;
 
 /// Devices of this worker and of another one that stand for each other, in both directions. Empty: those of
 /// the same name do.
@@ -32,6 +35,10 @@ class DeviceMap {
 struct DevicePlacing {
   bool in_memory = false;  ///< the connection takes memory of devices as it is (Transport::carries_devices)
   const DeviceMap* map = nullptr;  ///< null: to devices of the same name
+  TensorWays* ways = nullptr;      ///< other ways than the connection; null: there is none
+  WorkerId to = kNoWorker;         ///< where these lead
+
+  Device there(Device here) const { return map ? map->there(here) : here; }
 };
 
 }  // namespace troupe::internal::net

@@ -170,6 +170,8 @@ struct TensorInfo {
 
   buffer @1 :UInt32;
   # 0xffffffff: an undefined tensor (a gradient that nobody has); it has no shape.
+  # If `device` has 32768: the number of the transfer from device to device that brings its bytes. It is not among the
+  # buffers, not boolean, and not empty. Tensors of one transfer come in the order in which they are here.
 
   shape @2 :List(Int64);
   # At most 8 sizes, none negative.
@@ -177,6 +179,7 @@ struct TensorInfo {
   device @3 :UInt16;
   # Where the receiver puts it: the kind of device, and 256 times its number. 0: the CPU. The buffer is the host's,
   # or in messages that stay in the memory of a process that device's. A receiver without that device answers a call with `unimplemented`.
+  # 32768 more: the bytes do not come with the message, but from device to device (net/wire/tensor_ways.h).
 }
 
 struct Ref {

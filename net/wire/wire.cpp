@@ -69,10 +69,30 @@ size_t words_inside(const Error& error) {
 
 // ---- building
 
+// What only a device has, and the host need not look at.
+bool may_go_beside(const Tensor& t) {
+  return t.defined() && !t.device().is_cpu() && t.dtype() != DType::boolean && t.numel() > 0;
+}
+
+template <class Values>
+std::shared_ptr<Departure> departure_of(const Values& values, const DevicePlacing& placing) {
+  if (!placing.ways) return nullptr;
+  std::vector<TensorWays::Share> shares;
+  visit_tensors(const_cast<Values&>(values), [&](const Tensor& t) {
+    if (!may_go_beside(t)) return;
+    const Device here = t.device();
+    auto share = std::ranges::find(shares, here, &TensorWays::Share::here);
+    if (share == shares.end()) share = shares.insert(share, {here, placing.there(here), 0});
+    share->bytes += t.nbytes();
+  });
+  return shares.empty() ? nullptr : placing.ways->leave(placing.to, shares);
+}
+
 // Fills the structs and gathers the buffers. Strings are copied as they are: they may hold zero bytes.
 class Writer {
  public:
-  Writer(Message& message, const DevicePlacing& placing) : message_(message), placing_(placing) {}
+  Writer(Message& message, const DevicePlacing& placing, Departure* departure)
+      : message_(message), placing_(placing), departure_(departure) {}
 
   void write(schema::Value::Builder out, const Value& value) {
     struct Visitor {
@@ -137,23 +157,32 @@ class Writer {
   void write(schema::TensorInfo::Builder out, const Tensor& t) {
     ++tensors_;
     if (!t.defined()) return out.setBuffer(kNoBuffer);
-    const Device d = placing_.map ? placing_.map->there(t.device()) : t.device();
+    const Device d = placing_.there(t.device());
+    const auto tag = static_cast<uint16_t>(static_cast<uint8_t>(d.kind) | static_cast<uint8_t>(d.index) << 8);
+    if (departure_ && may_go_beside(t))
+      if (const auto number = departure_->take(t, d)) {
+        out.setDevice(tag | kBeside);
+        out.setBuffer(*number);
+        return write_geometry(out, t);
+      }
     // What build() brings to the host stays where it is for now; booleans are looked at here.
     const bool later = !placing_.in_memory && !d.is_cpu() && t.dtype() != DType::boolean && t.numel() > 0;
     const Tensor dense = (later ? t : t.data_on(placing_.in_memory ? d : cpu)).contiguous_data();
     on_devices_ |= later;
-    if (!d.is_cpu())
-      out.setDevice(static_cast<uint16_t>(static_cast<uint8_t>(d.kind) | static_cast<uint8_t>(d.index) << 8));
+    if (!d.is_cpu()) out.setDevice(tag);
     if (t.dtype() == DType::boolean && dense.device().is_cpu()) check_booleans(dense.bytes(), dense.nbytes());
-    out.setDtype(static_cast<schema::DType>(t.dtype()));
     out.setBuffer(static_cast<uint32_t>(message_.buffers.size()));
-    if (t.dim() > 0) {
-      auto shape = out.initShape(static_cast<uint32_t>(t.dim()));
-      for (int i = 0; i < t.dim(); ++i) shape.set(static_cast<uint32_t>(i), t.shape()[i]);
-    }
+    write_geometry(out, t);
     const size_t offset = static_cast<size_t>(dense.storage_offset()) * item_size(t.dtype());
     message_.buffers.push_back(
         {.storage = dense.storage(), .offset = offset, .size = dense.nbytes(), .device = d});
+  }
+
+  static void write_geometry(schema::TensorInfo::Builder out, const Tensor& t) {
+    out.setDtype(static_cast<schema::DType>(t.dtype()));
+    if (t.dim() == 0) return;
+    auto shape = out.initShape(static_cast<uint32_t>(t.dim()));
+    for (int i = 0; i < t.dim(); ++i) shape.set(static_cast<uint32_t>(i), t.shape()[i]);
   }
 
   void write(schema::Ref::Builder out, const RefValue& r) {
@@ -167,6 +196,7 @@ class Writer {
 
   Message& message_;
   const DevicePlacing placing_;
+  Departure* const departure_;
   size_t tensors_ = 0;
   bool on_devices_ = false;
 };
@@ -212,7 +242,8 @@ uint64_t first_word(PacketKind kind, uint64_t id, uint64_t flags = 0) {
 // Makes the header: the first word, then the segment, in which `fill(root, writer)` builds. `words`: what the
 // root points to.
 template <class Root, class Fill>
-Message build(uint64_t first, size_t words, const DevicePlacing& placing, Fill&& fill) {
+Message build(uint64_t first, size_t words, const DevicePlacing& placing, Fill&& fill,
+              std::shared_ptr<Departure> departure = nullptr) {
   words += 1 + capnp::sizeInWords<Root>();  // the root pointer and the root
   if (words > kMaxHeaderWords)
     throw_invalid(fmt::format("[wire] a packet of {} bytes beside its tensors; the limit is {}", words * 8,
@@ -224,7 +255,7 @@ Message build(uint64_t first, size_t words, const DevicePlacing& placing, Fill&&
   bool on_devices = false;
   try {
     capnp::FlatMessageBuilder builder(kj::arrayPtr(segment, words));
-    Writer writer(message, placing);
+    Writer writer(message, placing, departure.get());
     fill(builder.initRoot<Root>(), writer);
     used = builder.getSegmentsForOutput()[0].size();
     on_devices = writer.on_devices();
@@ -235,6 +266,7 @@ Message build(uint64_t first, size_t words, const DevicePlacing& placing, Fill&&
   message.header[0] = first;
   if (on_devices) [[unlikely]]
     fetch(message.buffers);
+  message.beside = std::move(departure);
   return message;
 }
 
@@ -277,7 +309,7 @@ Message encode(const Call& call, const DevicePlacing& placing) {
                          (call.notify_start ? kNotifyStart : 0);
   const uint64_t first = call.store_as ? first_word(PacketKind::kept, call.store_as, flags)
                                        : first_word(PacketKind::call, call.id, flags);
-  return build<schema::Call>(first, words_of(call), placing, [&](schema::Call::Builder out, Writer& writer) {
+  const auto fill = [&](schema::Call::Builder out, Writer& writer) {
     out.getTarget().setOwner(call.target.owner);
     out.getTarget().setCreator(call.target.creator);
     out.getTarget().setNumber(call.target.number);
@@ -292,7 +324,8 @@ Message encode(const Call& call, const DevicePlacing& placing) {
     auto places = late.initPlaces(static_cast<uint32_t>(call.late.size()));
     for (uint32_t i = 0; i < places.size(); ++i)
       places.set(i, uint64_t{call.late[i].index} << 32 | call.late[i].from);
-  });
+  };
+  return build<schema::Call>(first, words_of(call), placing, fill, departure_of(call.args, placing));
 }
 
 Message encode(const Reply& reply, const DevicePlacing& placing) {
@@ -308,11 +341,12 @@ Message encode(const Reply& reply, const DevicePlacing& placing) {
   const size_t words =
       capnp::sizeInWords<schema::Value>() + words_inside(value, 1) + words_of_link(reply.link);
   const uint64_t flags = reply.handed_over ? kElsewhere : 0;
-  return build<schema::Reply>(first_word(PacketKind::reply, reply.id, flags), words, placing,
-                              [&](schema::Reply::Builder out, Writer& writer) {
-                                writer.write(out.initValue(), value);
-                                writer.write_link(out, reply.link);
-                              });
+  const auto fill = [&](schema::Reply::Builder out, Writer& writer) {
+    writer.write(out.initValue(), value);
+    writer.write_link(out, reply.link);
+  };
+  return build<schema::Reply>(first_word(PacketKind::reply, reply.id, flags), words, placing, fill,
+                              departure_of(value, placing));
 }
 
 Message encode(const Cancel& cancel) { return {{first_word(PacketKind::cancel, cancel.id)}, {}}; }

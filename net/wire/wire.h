@@ -12,6 +12,7 @@
 #include "core/value/value.h"
 #include "net/message.h"
 #include "net/wire/device_map.h"
+#include "net/wire/tensor_ways.h"
 
 namespace troupe::internal::net {
 
@@ -75,8 +76,8 @@ constexpr uint64_t method_id(std::string_view name) {
 }
 
 /// Tensors become buffers (contiguous ones on the CPU without a copy; those of devices in the host's memory,
-/// where they arrive while the message is written (Buffer::pinned), unless the connection takes others),
-/// everything else header. `invalid` for a device that the map lacks.
+/// where they arrive while the message is written (Buffer::pinned), unless the connection takes others, or
+/// they go beside it (Message::beside)), everything else header. `invalid` for a device that the map lacks.
 Message encode(const Call& call, const DevicePlacing& placing = {});
 Message encode(const Reply& reply, const DevicePlacing& placing = {});
 Message encode(const Cancel& cancel);
@@ -86,7 +87,10 @@ size_t packet_bytes(const Call& call);
 /// Checks everything that a peer could get wrong and throws `invalid` naming it: structure, limits, enum
 /// values, depth (at most 32), tensor sizes against buffers. The tensors of the result use the buffers'
 /// storages, or are copied to the device that the sender chose; where there is none such, `unplaced` of a
-/// call is set, and the result of a reply is the error.
-Packet decode(Message message);
+/// call is set, and the result of a reply is the error. Tensors that come beside the message are there when
+/// sender->arrival says so.
+Packet decode(Message message, Sender* sender = nullptr);
+/// Of a packet whose tensors will not be there: the call fails, or the result of the reply is the error.
+void fail_tensors(Packet& packet, const Error& why);
 
 }  // namespace troupe::internal::net

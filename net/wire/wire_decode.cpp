@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/tensor/creation.h"
+#include "net/transport.h"
 #include "net/wire/wire.capnp.h"
 #include "net/wire/wire.h"
 #include "net/wire/wire_rules.h"
@@ -19,7 +20,7 @@ std::string to_string(capnp::Text::Reader text) { return {text.begin(), text.siz
 
 class Reader {
  public:
-  explicit Reader(Message& message) : message_(message) {}
+  Reader(Message& message, Sender* sender) : message_(message), sender_(sender) {}
 
   Packet read(PacketKind kind, uint64_t flags, uint64_t id, capnp::MessageReader& in) {
     Packet packet = [&]() -> Packet {
@@ -37,11 +38,7 @@ class Reader {
       throw_invalid(
           fmt::format("[wire] buffer {} of {} belongs to no tensor", used_, message_.buffers.size()));
     if (!unplaced_) return packet;
-    if (auto* call = std::get_if<Call>(&packet)) call->unplaced = std::move(unplaced_);
-    if (auto* reply = std::get_if<Reply>(&packet)) {
-      reply->result = std::move(*unplaced_);
-      reply->link = {};
-    }
+    fail_tensors(packet, *unplaced_);
     return packet;
   }
 
@@ -189,10 +186,13 @@ class Reader {
       if (sizes.size() != 0) throw_invalid("[wire] an undefined tensor has a shape");
       return {};
     }
-    if (number != used_ || used_ == message_.buffers.size())
-      throw_invalid(fmt::format("[wire] a tensor uses buffer {} of a message with {}, where its own is {}",
-                                number, message_.buffers.size(), used_));
-    ++used_;
+    const bool is_beside = in.getDevice() & kBeside;
+    if (!is_beside) {
+      if (number != used_ || used_ == message_.buffers.size())
+        throw_invalid(fmt::format("[wire] a tensor uses buffer {} of a message with {}, where its own is {}",
+                                  number, message_.buffers.size(), used_));
+      ++used_;
+    }
     const auto type = static_cast<uint16_t>(in.getDtype());
     if (type >= kDTypeCount) throw_invalid(fmt::format("[wire] unknown dtype {}", type));
     const auto dtype = static_cast<DType>(type);
@@ -207,16 +207,46 @@ class Reader {
       if (__builtin_mul_overflow(room, std::max<int64_t>(d, 1), &room))
         throw_invalid(fmt::format("[wire] tensor shape {} has more bytes than can be counted", shape.str()));
     }
+    if (is_beside) return beside(number, dtype, shape, in.getDevice() & ~kBeside);
     PinnedBuffer* const pinned = message_.buffers[number].pinned;  // the tensor's memory, if not null
     return placed(view(number, dtype, shape), in.getDevice(), pinned);
+  }
+
+  static Device device_of(uint16_t tag) {
+    const Device device(static_cast<Device::Kind>(tag & 0xff), static_cast<int8_t>(tag >> 8));
+    if ((tag & 0xff) == 0 || (tag & 0xff) >= kDeviceKinds || device.index < 0)
+      throw_invalid(fmt::format("[wire] a tensor has the unknown device {:#06x}", tag));
+    return device;
+  }
+
+  // Its bytes are to come from device to device.
+  Tensor beside(uint32_t number, DType dtype, const Shape& shape, uint16_t tag) {
+    const Device device = device_of(tag);
+    const size_t bytes = static_cast<size_t>(shape.numel()) * item_size(dtype);
+    const Limits limits;
+    if (!sender_ || !sender_->ways)
+      throw_invalid("[wire] the bytes of a tensor come another way, which there is not");
+    if (bytes == 0 || bytes > limits.buffer_bytes || (beside_ += bytes) > limits.message_bytes ||
+        dtype == DType::boolean)
+      throw_invalid(fmt::format("[wire] a tensor {} {} does not come another way than its message",
+                                name(dtype), shape.str()));
+    if (!sender_->arrival) sender_->arrival = sender_->ways->arrive(sender_->worker);
+    try {
+      return sender_->arrival->expect(number, dtype, shape, device);
+    } catch (const Error& e) {
+      if (e.kind() == ErrorKind::invalid) throw;
+      unplaced_ = e;
+    } catch (const std::exception& e) {
+      unplaced_ = Error(ErrorKind::failed, fmt::format("[wire] no memory for {} {} on {}: {}", name(dtype),
+                                                       shape.str(), device.str(), e.what()));
+    }
+    return empty({0}, dtype);
   }
 
   // On the device that it was sent from, if that is here.
   Tensor placed(Tensor t, uint16_t tag, const PinnedBuffer* pinned) {
     if (tag == 0 && t.device().is_cpu()) return t;
-    const Device device(static_cast<Device::Kind>(tag & 0xff), static_cast<int8_t>(tag >> 8));
-    if ((tag & 0xff) == 0 || (tag & 0xff) >= kDeviceKinds || device.index < 0)
-      throw_invalid(fmt::format("[wire] a tensor has the unknown device {:#06x}", tag));
+    const Device device = device_of(tag);
     if (t.device() == device) return t;  // in memory
     if (has_device(device)) try {
         const bool went = pinned && pinned->there && pinned->there->device() == device;
@@ -288,14 +318,25 @@ class Reader {
   }
 
   Message& message_;
-  size_t used_ = 0;  // buffers that tensors have: they lie in the order of these
+  Sender* const sender_;
+  size_t beside_ = 0;  // bytes
+  size_t used_ = 0;    // buffers that tensors have: they lie in the order of these
   size_t values_ = 0, tensors_ = 0;
   std::optional<Error> unplaced_;
 };
 
 }  // namespace
 
-Packet decode(Message message) {
+void fail_tensors(Packet& packet, const Error& why) {
+  if (auto* call = std::get_if<Call>(&packet)) {
+    call->unplaced = why;
+  } else if (auto* reply = std::get_if<Reply>(&packet)) {
+    reply->result = why;
+    reply->link = {};
+  }
+}
+
+Packet decode(Message message, Sender* sender) {
   const auto& header = message.header;
   if (header.empty() || header.size() - 1 > kMaxHeaderWords)
     throw_invalid(
@@ -323,7 +364,7 @@ Packet decode(Message message) {
     const kj::ArrayPtr<const capnp::word> segment(reinterpret_cast<const capnp::word*>(header.data() + 1),
                                                   header.size() - 1);
     capnp::SegmentArrayMessageReader reader(kj::arrayPtr(&segment, 1), options);
-    return Reader(message).read(kind, flags, id, reader);
+    return Reader(message, sender).read(kind, flags, id, reader);
   } catch (const kj::Exception& e) {
     throw_invalid(fmt::format("[wire] malformed packet: {}", e.getDescription().cStr()));
   }

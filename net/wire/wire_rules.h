@@ -31,6 +31,8 @@ inline constexpr size_t kMaxHeaderWords = size_t{1} << 26;
 inline constexpr int64_t kMaxTimeoutUs = int64_t{100} * 366 * 24 * 3600 * 1'000'000;
 /// Buffer number of an undefined tensor.
 inline constexpr uint32_t kNoBuffer = 0xffffffff;
+/// In a tensor's device: its bytes come beside the message.
+inline constexpr uint16_t kBeside = 0x8000;
 
 /// `invalid` unless every number is below `tensors`, none comes twice, and only a link with a pair has any.
 void check_link(const GradLink& link, size_t tensors);

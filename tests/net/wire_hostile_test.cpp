@@ -8,6 +8,7 @@
 #include "core/base/generator.h"
 #include "core/tensor/creation.h"
 #include "net/wire/wire.h"
+#include "tests/support/error_of.h"
 
 using namespace troupe;
 using namespace troupe::internal::net;
@@ -224,4 +225,60 @@ TEST_CASE("shapes that cannot be are refused", "[wire][fuzz]") {
   REQUIRE(with(int64_t{1} << 32, int64_t{1} << 32) == Verdict::refused);
   REQUIRE(with(0, std::numeric_limits<int64_t>::max()) == Verdict::refused);  // its strides would wrap
   REQUIRE(with(1, 1) == Verdict::refused);                                    // the buffer is empty
+}
+
+namespace {
+
+// Takes what comes beside messages, and remembers it.
+struct Beside : TensorWays, Arrival {
+  std::shared_ptr<Departure> leave(WorkerId, const std::vector<Share>&) override { return nullptr; }
+  std::shared_ptr<Arrival> arrive(WorkerId from) override {
+    asked.push_back(from);
+    return {std::shared_ptr<void>(), this};
+  }
+  Tensor expect(uint32_t number, DType dtype, const Shape& shape, Device device) override {
+    if (number == 9) throw Error(ErrorKind::failed, "no memory");
+    if (device.index == 9) throw_invalid("not agreed");
+    numbers.push_back(number);
+    return empty(shape, dtype);
+  }
+  void begin(std::function<void(const std::optional<Error>&)>) override {}
+  std::vector<WorkerId> asked;
+  std::vector<uint32_t> numbers;
+};
+
+}  // namespace
+
+TEST_CASE("bytes of a tensor come beside a message only where there is another way", "[wire][fuzz]") {
+  const Message good = encode(Call{.args = {zeros({6}, bfloat16)}});
+  const auto at = static_cast<size_t>(std::ranges::find(good.header, uint64_t{4}) - good.header.begin());
+  REQUIRE(at < good.header.size());
+  const auto with = [&](uint64_t number, uint64_t device, uint64_t dtype, Beside* ways, bool keeps = false) {
+    Message m = good;
+    m.header[at] = number << 32 | device << 16 | dtype;
+    if (!keeps) m.buffers.clear();
+    Sender sender{7, ways};
+    return decode(std::move(m), &sender);
+  };
+  const auto refused = [&](uint64_t number, uint64_t device, uint64_t dtype, Beside* ways,
+                           bool keeps = false) {
+    return testing::error_of([&] { (void)with(number, device, dtype, ways, keeps); }).kind() ==
+           ErrorKind::invalid;
+  };
+  Beside ways;
+  const Packet packet = with(5, 0x8101, 4, &ways);
+  CHECK(std::get<Call>(packet).args[0].get_if<Tensor>()->shape() == Shape({6}));
+  CHECK(ways.asked == std::vector<WorkerId>{7});
+  CHECK(ways.numbers == std::vector<uint32_t>{5});
+  CHECK(std::get<Call>(with(9, 0x8101, 4, &ways)).unplaced->message() == "no memory");
+  CHECK(refused(5, 0x8101, 4, nullptr));
+  CHECK(refused(5, 0x8101, 3, &ways));        // boolean
+  CHECK(refused(5, 0x8100, 4, &ways));        // the CPU
+  CHECK(refused(5, 0x80ff, 4, &ways));        // no kind
+  CHECK(refused(5, 0x8901, 4, &ways));        // not agreed
+  CHECK(refused(5, 0x8101, 4, &ways, true));  // a buffer is left
+  Message call = good;
+  call.header[at] = uint64_t{5} << 32 | uint64_t{0x8101} << 16 | 4;
+  call.buffers.clear();
+  CHECK(try_decode(std::move(call)) == Verdict::refused);
 }

@@ -45,9 +45,14 @@ class NcclAsLibrary final : public DeviceLibrary {
   std::unique_ptr<DeviceInputs> inputs_of(const DeviceWork& work, Device device) const override {
     for (const DeviceStep& s : work.steps) {
       if (s.from.defined()) s.from.storage()->used_here();
-      if (s.to.defined()) s.to.storage()->used_here();
+      if (s.to.defined()) s.to.storage()->written_here();
     }
-    return std::make_unique<CudaInputs>(device);
+    auto inputs = std::make_unique<CudaInputs>(device);
+    for (const DeviceStep& s : work.steps) {  // others do not wait for what comes later on this stream
+      if (s.from.defined()) s.from.storage()->leaves();
+      if (s.to.defined()) s.to.storage()->leaves();
+    }
+    return inputs;
   }
   std::unique_ptr<Launcher> make_launcher(WorkerDevice here, Device device) const override {
     return std::make_unique<NcclLauncher>(*Nccl::get(), here, device);

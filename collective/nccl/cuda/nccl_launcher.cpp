@@ -44,7 +44,7 @@ ncclRedOp_t reduction_called(const std::string& name) {
 
 CallFrame frame_of_nccl() {
   CallFrame f;
-  f.device_stream = kNcclStream;
+  f.device_stream = kLibraryStream;
   return f;
 }
 
@@ -54,7 +54,7 @@ std::byte* data(const Tensor& t) { return t.defined() ? t.address() : nullptr; }
 }  // namespace
 
 NcclLauncher::NcclLauncher(const Nccl& nccl, WorkerDevice here, Device device)
-    : nccl_(nccl), here_(here), device_(device), stream_(cuda::stream_of(device, kNcclStream)) {}
+    : nccl_(nccl), here_(here), device_(device), stream_(cuda::stream_of(device, kLibraryStream)) {}
 
 NcclLauncher::~NcclLauncher() {
   std::set<Members> all;
@@ -62,8 +62,10 @@ NcclLauncher::~NcclLauncher() {
   end(all, "the worker stops");
   cudaSetDevice(device_.index);
   nccl_.GroupStart();
-  for (const Ending& e : ending_) nccl_.CommAbort(e.communicator.comm);
+  for (const Ending& e : ending_)
+    if (!e.is_aborted) nccl_.CommAbort(e.communicator.comm);
   nccl_.GroupEnd();
+  cudaStreamSynchronize(stream_);
 }
 
 int NcclLauncher::rank_of(const Members& members) const {
@@ -168,7 +170,6 @@ NcclLauncher::Step NcclLauncher::begin(Item& item) {
   }
   if (ids_.contains(item.operation.id)) return {ncclInvalidUsage, true};  // another member's is broken
   item.state = Item::issuing;
-  use(item.work);
   return {issue(item, c->second.comm), true};
 }
 
@@ -211,7 +212,6 @@ NcclLauncher::Step NcclLauncher::go_on(Item& item, Communicator& communicator) {
   // All of it is on the stream now.
   Running running{std::move(item.operation), std::move(item.work), nullptr};
   queue_.pop_front();
-  leave(running.work);
   if (cudaEventCreateWithFlags(&running.ended, cudaEventDisableTiming) != cudaSuccess ||
       cudaEventRecord(running.ended, stream_) != cudaSuccess)
     r = ncclUnhandledCudaError;
@@ -247,23 +247,12 @@ ncclResult_t NcclLauncher::call(const DeviceStep& s, const std::string& reductio
       return nccl_.AllGather(data(s.from), data(s.to), count(s.from), type, comm, stream_);
     case DeviceStep::reduce_scatter:
       return nccl_.ReduceScatter(data(s.from), data(s.to), count(s.to), type, op, comm, stream_);
+    case DeviceStep::send:
+      return nccl_.Send(data(s.from), count(s.from), type, root, comm, stream_);
+    case DeviceStep::receive:
+      return nccl_.Recv(data(s.to), count(s.to), type, root, comm, stream_);
   }
   return ncclInvalidArgument;
-}
-
-// The stream waits for what works with the tensors. Nothing does any more: they were ready.
-void NcclLauncher::use(const DeviceWork& work) const {
-  for (const DeviceStep& s : work.steps) {
-    if (s.from.defined()) s.from.storage()->used_here();
-    if (s.to.defined()) s.to.storage()->written_here();
-  }
-}
-
-// Who waits for the tensors waits for this work and for nothing behind it.
-void NcclLauncher::leave(const DeviceWork& work) const {
-  { const cuda::OnStream counted(device_); }
-  for (const DeviceStep& s : work.steps)
-    if (s.to.defined()) s.to.storage()->leaves();
 }
 
 // ---- what ends
@@ -300,6 +289,14 @@ void NcclLauncher::end(const std::set<Members>& which, const std::string& why) {
 // Once no kernel of NCCL runs on this device.
 bool NcclLauncher::free_ending() {
   if (!running_.empty()) return false;
+  if (ending_.front().is_aborted) {
+    if (cudaStreamQuery(stream_) != cudaSuccess) {
+      cudaGetLastError();
+      return false;
+    }
+    std::erase_if(ending_, [](const Ending& e) { return e.is_aborted; });
+    return true;
+  }
   for (const Ending& e : ending_) {
     ncclResult_t state = ncclSuccess;
     if (e.communicator.ready && nccl_.CommGetAsyncError(e.communicator.comm, &state) == ncclSuccess &&
@@ -307,9 +304,11 @@ bool NcclLauncher::free_ending() {
       return false;
   }
   nccl_.GroupStart();
-  for (const Ending& e : ending_) nccl_.CommAbort(e.communicator.comm);
+  for (Ending& e : ending_) {
+    nccl_.CommAbort(e.communicator.comm);
+    e.is_aborted = true;
+  }
   nccl_.GroupEnd();
-  ending_.clear();
   return true;
 }
 

@@ -1,6 +1,10 @@
 // What the one NCCL thread of a device does: makes communicators, launches operations in the order of their
 // turns, and ends communicators that have lost a member. It never waits for a kernel: memory of a
 // communicator, whose freeing waits for all kernels of the device, is freed when none of NCCL runs there.
+//
+// Nor does the library's stream ever wait for another stream: what that one has been asked for meanwhile may
+// wait, by way of other devices, for an operation that this device has still to launch. The host has seen
+// that the inputs are there, and it sees the end, before others use the tensors.
 #pragma once
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -16,9 +20,6 @@
 #include "collective/nccl/launcher.h"
 
 namespace troupe::internal::collective {
-
-/// The number of NCCL's stream on each device; actors have those below.
-inline constexpr StreamId kNcclStream = kDeviceStreams - 1;
 
 class NcclLauncher final : public Launcher {
  public:
@@ -60,6 +61,7 @@ class NcclLauncher final : public Launcher {
   struct Ending {
     Communicator communicator;
     std::vector<DeviceWork> kept;  // that its kernels may use
+    bool is_aborted = false;       // its last kernels may still be ending
   };
   struct Step {  // of the operation at the head of the queue
     ncclResult_t result = ncclSuccess;
@@ -76,8 +78,6 @@ class NcclLauncher final : public Launcher {
   ncclResult_t make_communicator(Item& item);
   ncclResult_t issue(Item& item, ncclComm_t comm);
   ncclResult_t call(const DeviceStep& step, const std::string& reduction, ncclComm_t comm) const;
-  void use(const DeviceWork& work) const;
-  void leave(const DeviceWork& work) const;
   void end(const std::set<Members>& which, const std::string& why);
   bool free_ending();
   std::string text_of(ncclResult_t result) const;

@@ -23,7 +23,9 @@ struct Nccl {
   f(AllGather);                  \
   f(ReduceScatter);              \
   f(Broadcast);                  \
-  f(Reduce)
+  f(Reduce);                     \
+  f(Send);                       \
+  f(Recv)
 #define TROUPE_DECLARE(name) decltype(&nccl##name) name = nullptr
   TROUPE_NCCL_FUNCTIONS(TROUPE_DECLARE);
 #undef TROUPE_DECLARE

@@ -7,12 +7,12 @@
 #include "actors/runtime/runtime.h"
 #include "core/base/mutex.h"
 
-namespace troupe::internal::collective {
+namespace troupe::internal::actors {
 
 /// What posts is never held up, and what is posted may wait for a device. Thread-safe.
 class JobQueue {
  public:
-  explicit JobQueue(actors::Runtime& runtime) : runtime_(runtime) {}
+  explicit JobQueue(Runtime& runtime) : runtime_(runtime) {}
   ~JobQueue() { finish(); }
   JobQueue(const JobQueue&) = delete;
   /// `job` does not throw.
@@ -22,11 +22,11 @@ class JobQueue {
   void finish();
 
  private:
-  actors::Runtime& runtime_;
+  Runtime& runtime_;
   mutable Mutex mutex_;
   std::condition_variable empty_;
-  std::unique_ptr<actors::Mailbox> mailbox_ TROUPE_GUARDED_BY(mutex_);  // made when it is first needed
+  std::unique_ptr<Mailbox> mailbox_ TROUPE_GUARDED_BY(mutex_);  // made when it is first needed
   size_t open_ TROUPE_GUARDED_BY(mutex_) = 0;
 };
 
-}  // namespace troupe::internal::collective
+}  // namespace troupe::internal::actors

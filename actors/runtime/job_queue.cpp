@@ -1,23 +1,23 @@
-#include "collective/nccl/job_queue.h"
+#include "actors/runtime/job_queue.h"
 
 #include <utility>
 
-namespace troupe::internal::collective {
+namespace troupe::internal::actors {
 
 void JobQueue::post(std::function<void()> job) {
-  actors::Mailbox* mailbox = nullptr;
+  Mailbox* mailbox = nullptr;
   {
     const Lock lock(mutex_);
     if (!mailbox_) mailbox_ = runtime_.make_mailbox();
     mailbox = mailbox_.get();
     ++open_;
   }
-  mailbox->post(actors::make_job([this, job = std::move(job)]() mutable {
+  mailbox->post(make_job([this, job = std::move(job)]() mutable {
                   std::exchange(job, nullptr)();
                   const Lock lock(mutex_);
                   if (--open_ == 0) empty_.notify_all();
                 }),
-                actors::DispatchTarget::pool);
+                DispatchTarget::pool);
 }
 
 bool JobQueue::is_empty() const {
@@ -30,4 +30,4 @@ void JobQueue::finish() {
   empty_.wait(lock.native(), [&]() TROUPE_REQUIRES(mutex_) { return open_ == 0; });
 }
 
-}  // namespace troupe::internal::collective
+}  // namespace troupe::internal::actors
