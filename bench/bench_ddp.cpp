@@ -2,6 +2,9 @@
 // the batch: `troupe run -n 2 bench_ddp`.
 #include "bench/measure.h"
 #include "parallel/data/data_parallel.h"
+#include "tools/draw/trace_picture.h"
+#include "tools/flags/flags.h"
+#include "troupe/profile.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 using parallel::split;
@@ -24,8 +27,11 @@ struct Net : nn::ModuleActor<Layers> {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::string timeline;
   bench::Bench bench("bench_ddp", "Times a data-parallel training step; start it with troupe run -n 2.", argc,
-                     argv);
+                     argv, [&](tools::Flags& flags) {
+                       flags.output("--timeline", timeline, "picture of a step's backward pass (SVG)");
+                     });
   if (bench.exit_code) return *bench.exit_code;
   return launch(hosting<Net>(), [&](Cluster& cluster) {
     const auto names = cluster.workers();
@@ -62,5 +68,11 @@ int main(int argc, char** argv) {
     const double us = bench.median_us(step, 20, 3);
     bench.emit("data_parallel_step_us", us, "us",
                {{"ranks", 2}, {"batch", kBatch}, {"speedup", single / us}});
+    if (timeline.empty()) return;
+    autograd::Context context(cluster);
+    const Tensor loss = net.mean<&Net::loss>(split(x), split(y)).get();
+    Profile profile(cluster);
+    context.backward(loss);
+    tools::write_trace(timeline, profile.end(), "A backward pass of two replicas, and their buckets");
   });
 }

@@ -8,6 +8,7 @@
 
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
+#include "tools/draw/trace_picture.h"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -107,4 +108,35 @@ TEST_CASE("an empty report makes a picture, and a width out of range does not") 
   CHECK(content(folder.path / "t.svg").starts_with("<svg"));
   tools::write_chrome_trace(folder.path / "t.json", report_of(gpipe(2, 2)));
   CHECK(nlohmann::json::accept(content(folder.path / "t.json")));
+}
+
+TEST_CASE("a picture of a profile has each worker's work, and under it what goes on at once in groups") {
+  using internal::actors::TraceEvent;
+  const auto event = [](const char* mode, const char* name, int64_t begin, int64_t end, int64_t worker) {
+    return TraceEvent{.mode = mode, .name = name, .begin = begin, .end = end, .worker = worker};
+  };
+  const Trace trace(
+      {event("handle", "Net::loss", 0, 2'000'000, 0), event("part", "loss", 2'000'000, 9'000'000, 0),
+       event("group", "all_reduce g/1/0", 3'000'000, 6'000'000, 0),
+       event("group", "all_reduce g/1/<1>", 4'000'000, 8'000'000, 0),
+       event("group", "all_reduce g/1/2", 6'000'000, 9'000'000, 0),
+       event("part", "loss", 1'000'000, 10'000'000, 1), event("group", "barrier", 5'000'000, -1, 1),
+       event("send", "gradients", 5'000'000, 5'000'000, 1)});
+  const std::string svg = tools::render_trace(trace, "a pass");
+  // Without what has not ended, and messages.
+  CHECK(count(svg, "<title>") == 7);
+  CHECK(count(svg, "<title>all_reduce g/1/&lt;1&gt;: 4.000 ms</title>") == 1);
+  // Two operations that overlap lie under each other, and the third where the first one was.
+  const auto y_of = [&](const std::string& title) {
+    const size_t at = svg.rfind("<rect", svg.find("<title>" + title));
+    const size_t y = svg.find("y=\"", at) + 3;
+    return std::stod(svg.substr(y));
+  };
+  const double first = y_of("all_reduce g/1/0"), second = y_of("all_reduce g/1/&lt;1&gt;");
+  CHECK(first > y_of("Net::loss"));
+  CHECK(second > first);
+  CHECK(y_of("all_reduce g/1/2") == first);
+  CHECK(tools::render_trace(Trace({}), "nothing").find("</svg>") != std::string::npos);
+  CHECK(invalid_text([&] { (void)tools::render_trace(trace, "", 10); }).find("240 to 20000") !=
+        std::string::npos);
 }

@@ -60,7 +60,7 @@ int split_to_string(lua_State* L) {
   return 1;
 }
 
-std::vector<script::Replicas::Argument> arguments(lua_State* L, int first) {
+std::vector<script::Replicas::Argument> divided_arguments(lua_State* L, int first) {
   std::vector<script::Replicas::Argument> out;
   for (int i = first; i <= lua_gettop(L); ++i)
     if (const auto* split = get_if<parallel::Split>(L, i))
@@ -69,34 +69,34 @@ std::vector<script::Replicas::Argument> arguments(lua_State* L, int first) {
       out.emplace_back(value_at(L, i));
   return out;
 }
-int push_result(lua_State* L, const Future<Tensor>& result, const std::string& what) {
+int push_rows(lua_State* L, const Future<Tensor>& result, const std::string& what) {
   return push_future(L, result.then([](const Tensor& t) { return Value(t); }), what);
 }
 // net:mean("loss", split(x), split(y))
-int mean(lua_State* L) {
+int replicas_mean(lua_State* L) {
   const ReplicasObject net = get<ReplicasObject>(L, 1);
   const std::string method(text_at(L, 2));
-  const auto args = arguments(L, 3);
+  const auto args = divided_arguments(L, 3);
   const auto step = of(L).step_of(L);
   const script::InStep in(step.get());
-  return push_result(L, net->mean(of(L).session(), method, args), "mean of " + method + " of replicas");
+  return push_rows(L, net->mean(of(L).session(), method, args), "mean of " + method + " of replicas");
 }
-int rows(lua_State* L) {
+int replicas_rows(lua_State* L) {
   const ReplicasObject net = get<ReplicasObject>(L, 1);
   const std::string method(text_at(L, 2));
-  const auto args = arguments(L, 3);
+  const auto args = divided_arguments(L, 3);
   const auto step = of(L).step_of(L);
   const script::InStep in(step.get());
-  return push_result(L, net->rows(of(L).session(), method, args), method + " of replicas");
+  return push_rows(L, net->rows(of(L).session(), method, args), method + " of replicas");
 }
-int forward(lua_State* L) {
+int replicas_forward(lua_State* L) {
   const ReplicasObject net = get<ReplicasObject>(L, 1);
   const Tensor x = tensor_at(L, 2);
   const auto step = of(L).step_of(L);
   const script::InStep in(step.get());
-  return push_result(L, net->rows(of(L).session(), "forward", {parallel::split(x)}), "forward of replicas");
+  return push_rows(L, net->rows(of(L).session(), "forward", {parallel::split(x)}), "forward of replicas");
 }
-int replicas(lua_State* L) {
+int list_replicas(lua_State* L) {
   const ReplicasObject net = get<ReplicasObject>(L, 1);
   lua_createtable(L, static_cast<int>(net->size()), 0);
   for (size_t r = 0; r < net->size(); ++r) {
@@ -118,7 +118,7 @@ int replicas_to_string(lua_State* L) {
 }
 
 // local later <close> = net:accumulate()
-int accumulate(lua_State* L) {
+int replicas_accumulate(lua_State* L) {
   const ReplicasObject net = get<ReplicasObject>(L, 1);
   const auto step = of(L).step_of(L);
   if (!step)
@@ -141,11 +141,11 @@ int accumulation_to_string(lua_State* L) {
 }  // namespace
 
 void open_replicas(lua_State* L) {
-  make_type<ReplicasObject>(L, {{"mean", guarded<mean>},
-                                {"rows", guarded<rows>},
-                                {"accumulate", guarded<accumulate>},
-                                {"replicas", guarded<replicas>},
-                                {"__call", guarded<forward>},
+  make_type<ReplicasObject>(L, {{"mean", guarded<replicas_mean>},
+                                {"rows", guarded<replicas_rows>},
+                                {"accumulate", guarded<replicas_accumulate>},
+                                {"replicas", guarded<list_replicas>},
+                                {"__call", guarded<replicas_forward>},
                                 {"__len", guarded<replicas_length>},
                                 {"__tostring", guarded<replicas_to_string>}});
   make_type<parallel::Split>(L, {{"__tostring", guarded<split_to_string>}});
