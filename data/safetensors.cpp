@@ -142,16 +142,26 @@ void write_safetensors(const std::string& path, const std::map<std::string, Tens
 void detail::write_safetensors(const std::string& path, const std::map<std::string, Tensor>& tensors,
                                const std::map<std::string, std::string>& metadata,
                                const WrittenBytes& written) {
+  std::map<std::string, LaterTensor> all;
+  for (const auto& [name, tensor] : tensors) {
+    if (!tensor.defined()) throw_invalid("[safetensors] " + path + ": tensor \"" + name + "\" is undefined");
+    all.emplace(name, LaterTensor{tensor.dtype(), tensor.shape(), [t = tensor] { return t; }});
+  }
+  write_safetensors(path, all, metadata, written);
+}
+
+void detail::write_safetensors(const std::string& path, const std::map<std::string, LaterTensor>& tensors,
+                               const std::map<std::string, std::string>& metadata,
+                               const WrittenBytes& written) {
   const std::string where = "[safetensors] " + path + ": ";
-  std::vector<const std::pair<const std::string, Tensor>*> order;
+  std::vector<const std::pair<const std::string, LaterTensor>*> order;
   for (const auto& item : tensors) {
-    if (!item.second.defined()) throw_invalid(where + "tensor \"" + item.first + "\" is undefined");
     if (item.first == "__metadata__")
       throw_invalid(where + "a tensor is named \"__metadata__\", which the format keeps for texts");
     order.push_back(&item);
   }
   std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
-    return item_size(a->second.dtype()) > item_size(b->second.dtype());
+    return item_size(a->second.dtype) > item_size(b->second.dtype);
   });
 
   std::string text = "{";
@@ -160,10 +170,10 @@ void detail::write_safetensors(const std::string& path, const std::map<std::stri
     const auto quoted = [](const std::string& name) { return nlohmann::json(name).dump(); };
     if (!metadata.empty()) text += "\"__metadata__\":" + nlohmann::json(metadata).dump() + ",";
     for (const auto* item : order) {
-      const Tensor& t = item->second;
-      const std::vector<int64_t> shape(t.shape().begin(), t.shape().end());
-      const uint64_t end = at + t.nbytes();
-      text += quoted(item->first) + ":{\"dtype\":\"" + std::string(name_of(t.dtype())) +
+      const LaterTensor& t = item->second;
+      const std::vector<int64_t> shape(t.shape.begin(), t.shape.end());
+      const uint64_t end = at + static_cast<uint64_t>(t.shape.numel()) * item_size(t.dtype);
+      text += quoted(item->first) + ":{\"dtype\":\"" + std::string(name_of(t.dtype)) +
               "\",\"shape\":" + nlohmann::json(shape).dump() + ",\"data_offsets\":[" + std::to_string(at) +
               "," + std::to_string(end) + "]},";
       at = end;
@@ -186,7 +196,10 @@ void detail::write_safetensors(const std::string& path, const std::map<std::stri
   write({}, &length, sizeof length);
   write({}, text.data(), text.size());
   for (const auto* item : order) {
-    const Tensor rows = item->second.data_on(cpu).contiguous_data();
+    const Tensor rows = item->second.elements().data_on(cpu).contiguous_data();
+    if (rows.dtype() != item->second.dtype || rows.shape() != item->second.shape)
+      throw_invalid(where + "tensor \"" + item->first + "\" became " + rows.summary() +
+                    " while it was written");
     for (size_t done = 0;;) {
       const size_t part = std::min(rows.nbytes() - done, kPart);
       write(item->first, rows.bytes() + done, part);

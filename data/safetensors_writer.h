@@ -14,7 +14,16 @@ namespace troupe::datasets::detail {
 /// those of the header with an empty one.
 using WrittenBytes = std::function<void(std::string_view tensor, const void* bytes, size_t count)>;
 
-/// write_safetensors(), heard.
+/// A tensor that is there when it is written: `elements` gives it then, with that dtype and shape.
+struct LaterTensor {
+  DType dtype = float32;
+  Shape shape;
+  std::function<Tensor()> elements;
+};
+
+/// write_safetensors(), heard. What `elements` throws leaves the file as it was.
+void write_safetensors(const std::string& path, const std::map<std::string, LaterTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata, const WrittenBytes& written);
 void write_safetensors(const std::string& path, const std::map<std::string, Tensor>& tensors,
                        const std::map<std::string, std::string>& metadata, const WrittenBytes& written);
 

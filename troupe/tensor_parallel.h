@@ -7,4 +7,5 @@
 #include "parallel/tensor/placement.h"
 #include "parallel/tensor/transformer.h"
 #include "parallel/tensor/vocabulary.h"
+#include "parallel/tensor/whole_model.h"
 #include "troupe/groups.h"

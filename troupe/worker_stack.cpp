@@ -14,6 +14,7 @@
 #include "parallel/pipeline/stage/stage_work.h"
 #include "parallel/server/consistency/staleness_metrics.h"
 #include "parallel/tensor/meetings.h"
+#include "parallel/tensor/whole_model.h"
 
 namespace troupe {
 namespace {
@@ -31,6 +32,7 @@ std::shared_ptr<internal::rref::RefTable> install_layers(internal::actors::Worke
   parallel::install_pipeline(worker);
   parallel::StalenessMetrics::install(worker);
   parallel::install_meshes(worker);
+  parallel::install_whole_models(worker);
   tp::MeetingsOfWorker::install(worker);
   return table;
 }

@@ -65,6 +65,8 @@ Placement Placement::cut(const Shape& whole, int64_t dim, const std::vector<int6
   return {whole, dim, {mine}};
 }
 
+std::map<std::string, Placement> placements_of(nn::Module& module) { return Walk(module).placements; }
+
 void load_whole_state(nn::Module& module, const std::map<std::string, Tensor>& whole) {
   const Walk walk(module);
   std::map<std::string, Tensor> mine;

@@ -36,6 +36,9 @@ class CutModule {
   virtual std::vector<std::string> elsewhere() const { return {}; }
 };
 
+/// Of all parameters inside a module that are cut, by full name.
+std::map<std::string, Placement> placements_of(nn::Module& module);
+
 /// Copies what this rank has of the state of one process, such as nn::Module::state_dict() gives of the
 /// module that is not cut, into a module, whose parameters have the same names. `invalid`, with nothing
 /// changed, as nn::Module::load_state_dict().
