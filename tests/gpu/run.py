@@ -3,7 +3,7 @@
 
     run.py BIN [--out DIR] [--parts contract,operators,...] [--scale X] [--quick] [--simulated]
 
-BIN is a folder with cuda_tests, cuda_ops_tests, cuda_train_tests, digits, troupe and bench_gpu. Every part has a limit in seconds (times
+BIN is a folder with cuda_tests, cuda_ops_tests, cuda_train_tests, gpu_nccl, digits, troupe and bench_gpu. Every part has a limit in seconds (times
 --scale) and stands for itself: one that fails or takes too long does not keep the others from running. DIR (gpu-results)
 gets results.json, a log of each part, and performance.md, the table for docs/reference/figures.md. Exit code 0 if no part failed,
 1 if one did, 77 with a sentence if there is no GPU. Needs no network; PyTorch and compute-sanitizer are used where they are.
@@ -112,6 +112,20 @@ class Run:
         _, wrong = self.command(tool, [found, "--tool", tool, "--error-exitcode", "9", *self.program("cuda_ops_tests", filters)], 300)
         return {"failed": wrong} if wrong else {}
 
+    def nccl(self):
+        """Two ranks on one GPU, by different host ids: what is right, and what NCCL does (facts for docs/howto/use-gpus.md)."""
+        if self.args.simulated:
+            return {"skipped": "simulated ranks are in one process"}
+        said, wrong = {}, []
+        for part in ("library", "one", "two", "turns", "opposite", "killed", "blocking", "cost"):
+            text, failed = self.command("nccl_" + part, self.program("gpu_nccl", part), 130 if part == "turns" else 90)
+            said[part] = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+            if failed.startswith("exit code 77,"):
+                return {"skipped": "no NCCL here: " + failed, **said}
+            if failed:
+                wrong.append(f"{part}: {failed}")
+        return {"failed": "; ".join(wrong), **said} if wrong else said
+
     def bench(self):
         flags = ["--quick"] if self.args.quick else []
         ours, wrong = self.command("bench", self.program("bench_gpu", "--device", self.device, *flags), 500)
@@ -172,6 +186,7 @@ def main():
     run.part("trajectory_over_calls", lambda: run.trajectory("trajectory_over_calls", 3))
     run.part("memcheck", lambda: run.sanitizer("memcheck", "so it does in float32,products*,attention over*,gradients of slices*"))
     run.part("racecheck", lambda: run.sanitizer("racecheck", "attention over*,gradients of slices*,long lines*"))
+    run.part("nccl", run.nccl)
     run.part("bench", run.bench)
     return 1 if any(r["state"] == "failed" for r in run.results) else 0
 
