@@ -64,22 +64,15 @@ class RankWorld {
 
   // Ranks of a group, by worker.
   void add_group(uint64_t group, const std::vector<size_t>& workers) {
-    for (size_t r = 0; r < workers.size(); ++r) ranks_[{group, r}] = {workers[r], {}};
-  }
-  size_t size(uint64_t group) const {
-    size_t n = 0;
-    while (ranks_.contains({group, n})) ++n;
-    return n;
-  }
-  Rank& rank(uint64_t group, size_t r) { return ranks_.at({group, r}); }
-  std::vector<GroupMember> members(uint64_t group) const {
-    std::vector<GroupMember> all;
-    for (size_t r = 0; r < size(group); ++r) {
-      const size_t w = ranks_.at({group, r}).worker;
-      all.push_back({static_cast<WorkerId>(w), "w" + std::to_string(w)});
+    std::vector<GroupMember>& all = members_[group];
+    for (size_t r = 0; r < workers.size(); ++r) {
+      ranks_[{group, r}] = {workers[r], {}};
+      all.push_back({static_cast<WorkerId>(workers[r]), "w" + std::to_string(workers[r])});
     }
-    return all;
   }
+  size_t size(uint64_t group) const { return members(group).size(); }
+  Rank& rank(uint64_t group, size_t r) { return ranks_.at({group, r}); }
+  const std::vector<GroupMember>& members(uint64_t group) const { return members_.at(group); }
 
   void call(uint64_t group, size_t r) {
     Rank& rank = ranks_.at({group, r});
@@ -311,7 +304,7 @@ class RankWorld {
     }
     for (const auto& [from, x] : summands)
       for (size_t i = 0; i < x.size(); ++i) c.work[of_sum.from + i] += x[i];
-    const auto all = members(work.id.group);
+    const auto& all = members(work.id.group);
     for (const Send& s : work.sends)
       send(w, all[s.to].worker,
            {Part{{work.id.group, s.to, work.id.tag, work.id.use},
@@ -328,6 +321,7 @@ class RankWorld {
   std::vector<bool> alive_;
   std::vector<std::unique_ptr<Operations>> tables_;
   std::map<std::pair<uint64_t, size_t>, Rank> ranks_;
+  std::map<uint64_t, std::vector<GroupMember>> members_;  // by group
   std::map<std::pair<size_t, size_t>, std::deque<Packet>> links_;
   std::vector<std::pair<size_t, size_t>> full_;  // links with messages
   std::set<std::pair<size_t, size_t>> broken_;
