@@ -74,7 +74,8 @@ void run(RankWorld& world, F trouble) {
     trouble();
     if (!callers.empty() && world.random().below(3) == 0) {
       const auto [group, rank] = callers[world.random().below(callers.size())];
-      if (world.alive(world.rank(group, rank).worker)) world.call(group, rank);
+      const Rank& caller = world.rank(group, rank);  // it may have met trouble
+      if (world.alive(caller.worker) && !caller.jobs.empty()) world.call(group, rank);
     } else if (!world.step() && callers.empty()) {
       return;
     }
