@@ -431,6 +431,8 @@ NcclCounters nccl_counters() {
 void reset_nccl() {
   Machine& m = Machine::get();
   std::lock_guard lock(m.mutex);
+  while (m.run_some()) {  // records of events: who waits for one that is dropped waits for ever
+  }
   for (auto& [handle, s] : m.streams) s->tasks.clear();
   for (ncclComm* c : state().comms) delete c;
   State& s = state();
