@@ -76,8 +76,15 @@ void WorkerStack::use_sockets(const std::string& token, const internal::net::Soc
   };
   worker_.members().watch(count);
   count();
-  worker_.set_transport(internal::net::make_socket_transport(
-      {{worker_.id(), worker_.name()}, token, limits, processes, job, encryption, certificate}, worker_));
+  worker_.set_transport(internal::net::make_socket_transport({{worker_.id(), worker_.name()},
+                                                              token,
+                                                              limits,
+                                                              processes,
+                                                              job,
+                                                              encryption,
+                                                              certificate,
+                                                              /*guests=*/true},
+                                                             worker_));
   connect_devices(worker_, token, job, encryption);
 }
 

@@ -213,11 +213,12 @@ TEST_CASE("by TLS, another token and another job are refused in the same words")
   CHECK(events.accepted.empty());
 }
 
-TEST_CASE("a guest meets members by TLS with its pass, and listens nowhere") {
+TEST_CASE("a guest meets members by TLS with its pass, where guests are let in, and listens nowhere") {
   Recorder events, others;
   SocketOptions options{{2, "w2"}, kToken, {}};
   options.encryption = Encryption::always;
   options.job = "slurm-1.0";
+  options.guests = true;
   const auto server = make_socket_transport(options, events);
   const auto listener = server->listen(kLoopback);
   SocketOptions of_guest{{kFirstGuest, "guest"}, guest_pass(kToken, "slurm-1.0"), {}};
@@ -236,4 +237,15 @@ TEST_CASE("a guest meets members by TLS with its pass, and listens nowhere") {
     const auto stranger = make_socket_transport(pretends, nothing);
     CHECK_THAT(refusal_of(stranger->connect(listener->address())), Contains("refused the cluster token"));
   }
+  // Where nobody has thought of guests, none comes in.
+  LogCapture lines;
+  Recorder members;
+  options.guests = false;
+  const auto closed = make_socket_transport(options, members);
+  const auto door = closed->listen(kLoopback);
+  const auto knocking = guest->connect(door->address());
+  REQUIRE(knocking.wait_for(kForever));
+  CHECK_FALSE(knocking.wait().ok());
+  lines.wait_for("it comes as a guest, and none is let in here");
+  CHECK(members.accepted.empty());
 }

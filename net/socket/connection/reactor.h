@@ -34,6 +34,10 @@ class Reactor : public std::enable_shared_from_this<Reactor> {
   const TlsContext* tls() const { return tls_ ? &*tls_ : nullptr; }
   /// Whether bytes may go by this socket only if they are encrypted.
   bool encrypts(int fd) const;
+  /// Whether it is somebody whom listeners let in, once that is proved.
+  bool lets_in(const PeerInfo& peer) const {
+    return options_.guests || standing_of(peer.id) == Standing::member;
+  }
   /// One line, if whoever is on the way of this link may read it.
   void note_plain(int fd, const PeerInfo& peer);
   PeerInfo self() const;

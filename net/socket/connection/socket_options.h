@@ -33,6 +33,7 @@ struct SocketOptions {
   /// A link that is to be encrypted is refused where the other side does not encrypt it, and the reverse.
   Encryption encryption = Encryption::off;
   Certificate certificate;  ///< of encrypted links
+  bool guests = false;  ///< its listeners let guests in: whoever handles messages knows what guests may do
 };
 
 }  // namespace troupe::internal::net

@@ -130,6 +130,9 @@ bool HandshakeLink::refuse(const char* what, const std::vector<std::byte>& answe
 
 void HandshakeLink::progress() {
   if (!stream_) return;
+  if (role_ == Handshake::Role::listener && machine_.state() == Handshake::State::done &&
+      !core_->lets_in(machine_.peer()))
+    return fail({Handshake::Refusal::garbage, "comes as a guest, and none is let in here"});
   if (auto out = machine_.take_output(); !out.empty()) {
     // A few hundred bytes on a new socket: they fit, or the other side is not one to wait for.
     iovec part{out.data(), out.size()};
