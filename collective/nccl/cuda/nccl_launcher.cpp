@@ -49,7 +49,11 @@ CallFrame frame_of_nccl() {
 }
 
 size_t count(const Tensor& t) { return t.defined() ? static_cast<size_t>(t.numel()) : 0; }
-std::byte* data(const Tensor& t) { return t.defined() ? t.address() : nullptr; }
+// Not address(), which makes the stream wait for others.
+std::byte* data(const Tensor& t) {
+  if (!t.defined()) return nullptr;
+  return t.storage()->data() + static_cast<size_t>(t.storage_offset()) * item_size(t.dtype());
+}
 
 }  // namespace
 
