@@ -100,6 +100,22 @@ Accumulation AnyDataParallel::accumulate() {
   });
 }
 
+Future<StateDict> AnyDataParallel::state_dict() const {
+  return ready_.then([shared = shared_] {
+    std::vector<Future<StateDict>> asked;
+    const uint64_t number = ++shared->messages;
+    for (const AnyRef& r : shared->replicas) asked.push_back(kState.ask(r, shared->key, number));
+    return all(asked).then([](const std::vector<StateDict>& states) { return states.front(); });
+  });
+}
+
+Future<void> AnyDataParallel::load_state_dict(const StateDict& state) const {
+  return ready_.then([shared = shared_, state] {
+    return tell_all(shared->replicas,
+                    [&](const AnyRef& r) { return kLoadState.send(r, shared->key, state); });
+  });
+}
+
 std::vector<int64_t> AnyDataParallel::rows_of(const std::vector<Split>& splits, size_t replicas) {
   std::vector<int64_t> rows;
   for (size_t r = 0; r < replicas; ++r) {

@@ -10,6 +10,7 @@
 
 #include "autograd/distributed/optim/module_actor.h"
 #include "collective/group.h"
+#include "core/graph/stateful.h"
 #include "parallel/data/buckets.h"
 #include "parallel/data/gradient_reducer.h"
 #include "rref/here.h"
@@ -53,6 +54,11 @@ class AnyDataParallel {
   /// While one is alive, passes of the current context leave their gradients with the replicas; the next one
   /// sums them as well. Waits until all replicas know.
   Accumulation accumulate();
+  /// Parameters and buffers by name, whole whatever replicas divide among them; copies, on the CPU: for a
+  /// file, or for replicas of another number and shard.
+  Future<StateDict> state_dict() const;
+  /// All replicas take these. `invalid`, naming what differs, if names or shapes do not fit.
+  Future<void> load_state_dict(const StateDict& state) const;
 
  protected:
   AnyDataParallel(std::vector<AnyRef> replicas, const Group& group, const DataParallelOptions& options);

@@ -9,6 +9,7 @@
 #include "autograd/distributed/optim/optimizer_messages.h"
 #include "core/base/generator.h"
 #include "core/base/seed_stream.h"
+#include "core/graph/copy_on_write.h"
 #include "core/graph/node.h"
 #include "core/tensor/creation.h"
 #include "ops/ops.h"
@@ -22,6 +23,7 @@ struct Joined {
   Group group;
   GradientReducer reducer;
   Tensors buffers;
+  CutParts parts = {};
 };
 
 std::string attachment(const std::string& key) { return "replica " + key; }
@@ -96,8 +98,7 @@ void draw_apart(const nn::HeldModule& held, const std::map<std::string, Tensor>&
 
 Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
   const auto shard = static_cast<Shard>(order.shard);
-  CutParts parts;
-  if (shard == Shard::all) parts = CutParts(actor, order.group);
+  const CutParts parts = shard == Shard::all ? CutParts(actor, order.group) : CutParts();
   Tensors parameters = actor.parameters();
   std::erase_if(parameters, [&](const Tensor& p) { return parts.is_piece(p); });
   Tensors buffers;
@@ -111,6 +112,7 @@ Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
       .shard = shard == Shard::all ? Shard::gradients : shard};
   const auto here = std::make_shared<Joined>(
       Joined{order.group, {order.group, parameters, options}, order.buffers ? buffers : Tensors()});
+  here->parts = parts;
   internal::actors::current_cell()->attachments()[attachment(order.key)] = here;
   if (order.group.rank() > 0 && shard == Shard::none)
     for (const Tensor& p : parameters) optim::leave_out_of_norms(p);
@@ -120,11 +122,11 @@ Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
   Tensors firsts;
   for (const auto& [name, place] : mine) firsts.push_back(place.clone_data());
   all.insert(all.end(), firsts.begin(), firsts.end());
-  for (const Tensor& t : parts.wholes()) all.push_back(t);
+  for (const Tensor& t : here->parts.wholes()) all.push_back(t);
   const auto taking = take_from_first(order.group, all, here->reducer.name() + "/start");
   co_await taking;
   all.clear();
-  parts.take();
+  here->parts.take();
   const size_t rank = order.group.rank();
   if (rank > 0) draw_apart(held, mine, firsts, rank);
   co_return static_cast<int64_t>(here->buffers.size());
@@ -143,6 +145,29 @@ Task<void> take_buffers(std::string key, uint64_t number) {
   co_await taking;
 }
 
+Task<StateDict> state_dict(Actor& actor, std::string key, uint64_t number) {
+  const auto here = joined(key);
+  const Future<void> gathered = here->reducer.gathered();
+  co_await gathered;
+  StateDict state;
+  if (const nn::HeldModule held{actor}) state = held->state_dict();
+  for (auto& [name, t] : state) t = lazy_copy(t);
+  const auto making =
+      here->parts.whole_state(std::move(state), here->reducer.name() + "/state " + std::to_string(number));
+  state = co_await making;
+  if (here->group.rank() > 0) co_return StateDict();
+  for (auto& [name, t] : state) t = t.data_on(cpu);
+  co_return state;
+}
+
+void load_state_dict(Actor& actor, const std::string& key, const StateDict& state) {
+  const auto here = joined(key);
+  const nn::HeldModule held{actor};
+  if (!held)
+    throw_invalid("[data parallel] actor " + internal::actors::current_cell()->label() + " has no module");
+  held->load_state_dict(here->parts.load_pieces(state));
+}
+
 void set_accumulating(const std::string& key, bool on) { joined(key)->reducer.set_accumulating(on); }
 
 void leave_replicas(const std::string& key) {
@@ -158,6 +183,8 @@ void install_replicas(internal::actors::Worker& worker) {
   serve<kAnchor, give_anchor>(worker);
   serve<kBuffers, take_buffers>(worker);
   serve<kAccumulate, set_accumulating>(worker);
+  serve<kState, state_dict>(worker);
+  serve<kLoadState, load_state_dict>(worker);
   serve<kLeave, leave_replicas>(worker);
 }
 

@@ -5,6 +5,7 @@
 #include "actors/actor.h"
 #include "actors/worker/common_method.h"
 #include "collective/group.h"
+#include "core/graph/stateful.h"
 #include "parallel/data/gradient_reducer.h"
 
 namespace troupe::parallel {
@@ -32,6 +33,12 @@ inline constexpr internal::actors::CommonMethod<void(std::string key, uint64_t n
 /// Driver to replicas: whether passes of this context leave their gradients unreduced.
 inline constexpr internal::actors::CommonMethod<void(std::string key, bool on)> kAccumulate{
     "replica.accumulate"};
+/// Driver to replicas: state_dict(). `number`: of the message. The state is the first one's to give.
+inline constexpr internal::actors::CommonMethod<StateDict(std::string key, uint64_t number)> kState{
+    "replica.state"};
+/// Driver to replicas: load_state_dict().
+inline constexpr internal::actors::CommonMethod<void(std::string key, StateDict state)> kLoadState{
+    "replica.load_state"};
 /// Driver to replicas: there is nobody any more who keeps them equal.
 inline constexpr internal::actors::CommonMethod<void(std::string key)> kLeave{"replica.leave"};
 

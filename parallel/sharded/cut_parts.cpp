@@ -7,6 +7,7 @@
 #include "actors/cell/actor_cell.h"
 #include "autograd/distributed/optim/held_module.h"
 #include "core/graph/node.h"
+#include "ops/ops.h"
 #include "parallel/sharded/part_pieces.h"
 #include "parallel/sharded/sharded.h"
 
@@ -72,8 +73,10 @@ CutParts::CutParts(Actor& actor, const Group& group) {
     for (auto& [member, t] : members.all) {
       if (!t->requires_grad() || !t->is_leaf()) continue;
       const auto [at, is_new] = here.emplace(t->impl(), parameters.back().size());
-      if (is_new) parameters.back().push_back({(f.name.empty() ? "" : f.name + ".") + member, {}, *t});
-      parameters.back()[at->second].members.push_back(t);
+      if (is_new) parameters.back().push_back({{}, {}, *t});
+      auto& p = parameters.back()[at->second];
+      p.names.push_back((f.name.empty() ? "" : f.name + ".") + member);
+      p.members.push_back(t);
     }
     for (const auto& [impl, i] : here) ++uses[impl];
   }
@@ -111,6 +114,45 @@ void CutParts::take() {
     p.pieces->take(p.wholes);
     p.wholes.clear();
   }
+}
+
+Task<StateDict> CutParts::whole_state(StateDict with_pieces, std::string tag) const {
+  const std::vector<Part> parts = parts_;
+  for (const Part& p : parts) {
+    const Future<Tensor> gathering = p.pieces->gather_once(tag + " of part " + p.pieces->name());
+    const Tensor flat = co_await gathering;
+    const auto& parameters = p.pieces->parameters();
+    for (size_t i = 0; i < parameters.size(); ++i)
+      for (const std::string& name : parameters[i].names)
+        with_pieces[name] = p.pieces->whole_in(flat, i).clone_data();
+  }
+  co_return with_pieces;
+}
+
+StateDict CutParts::load_pieces(StateDict whole) const {
+  std::vector<Tensors> all;
+  for (const Part& part : parts_) {
+    all.emplace_back();
+    const auto& parameters = part.pieces->parameters();
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const auto& piece = part.pieces->pieces()[i];
+      const auto at = whole.find(parameters[i].names[0]);
+      if (at == whole.end() || at->second.shape() != piece.shape)
+        throw_invalid("[load_state_dict] parameter " + parameters[i].names[0] + " is " +
+                      (at == whole.end() ? "missing" : at->second.summary()) + ", expected " +
+                      piece.shape.str());
+      all.back().push_back(at->second.to(part.pieces->dtype()).data_on(part.pieces->device()));
+      for (const std::string& name : parameters[i].names) whole.erase(name);
+    }
+  }
+  for (size_t k = 0; k < parts_.size(); ++k) {
+    const PartPieces& pieces = *parts_[k].pieces;
+    parts_[k].pieces->take(all[k]);
+    for (size_t i = 0; i < pieces.parameters().size(); ++i)
+      if (const Tensor& piece = pieces.pieces()[i].piece; piece.defined())
+        for (const std::string& name : pieces.parameters()[i].names) whole[name] = piece.detach();
+  }
+  return whole;
 }
 
 bool CutParts::is_piece(const Tensor& t) const {

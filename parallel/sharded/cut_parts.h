@@ -1,10 +1,13 @@
 // The Sharded parts of an actor, which are cut when it becomes one of several replicas.
 #pragma once
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "actors/actor.h"
+#include "actors/cell/task.h"
 #include "collective/group.h"
+#include "core/graph/stateful.h"
 #include "core/tensor/tensor.h"
 
 namespace troupe::parallel {
@@ -23,6 +26,12 @@ class CutParts {
   /// The pieces have their elements, and there are no whole ones any more.
   void take();
   bool is_piece(const Tensor& t) const;
+  /// The state of the actor's module with whole parameters in the place of pieces. All replicas do the same,
+  /// with a new tag.
+  Task<StateDict> whole_state(StateDict with_pieces, std::string tag) const;
+  /// The other way: whole parameters become pieces. `invalid`, naming it, if one is missing or of another
+  /// shape.
+  StateDict load_pieces(StateDict whole) const;
 
  private:
   struct Part {

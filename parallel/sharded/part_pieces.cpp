@@ -201,6 +201,11 @@ Future<Tensor> PartPieces::gather(const tp::Meeting& at) const {
   return cut_.gather(at.group, elements_, options);
 }
 
+Future<Tensor> PartPieces::gather_once(const std::string& tag) const {
+  const CollectiveOptions options{.tag = tag, .single_use = true};
+  return cut_.gather(group_, elements_, options);
+}
+
 Future<Tensor> PartPieces::scatter(Tensors gradients, const tp::Meeting& at) const {
   const CollectiveOptions options{.tag = at.tag};
   return cut_.scatter(at.group, std::move(gradients), options);

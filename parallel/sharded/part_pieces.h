@@ -21,7 +21,7 @@ class PartPieces final : public optim::ParameterPieces, public std::enable_share
  public:
   /// A parameter, and the members of the module that are it.
   struct Parameter {
-    std::string name;
+    std::vector<std::string> names;  ///< in the actor's module
     std::vector<Tensor*> members;
     Tensor whole;  ///< until take()
     int64_t first = 0;
@@ -35,6 +35,8 @@ class PartPieces final : public optim::ParameterPieces, public std::enable_share
   Tensor run(const std::function<Tensor()>& f, Tensor flat, const tp::Meeting& at, uint32_t version);
   /// All elements, one parameter behind the other.
   Future<Tensor> gather(const tp::Meeting& at) const;
+  /// The same outside of calls of the part. No other one has that tag.
+  Future<Tensor> gather_once(const std::string& tag) const;
   /// Of whole parameters; undefined ones: none.
   Future<Tensor> scatter(Tensors gradients, const tp::Meeting& at) const;
   /// Gradients of the pieces, in the order of the parameters.
@@ -44,6 +46,8 @@ class PartPieces final : public optim::ParameterPieces, public std::enable_share
 
   const Group& group() const { return group_; }
   const std::string& name() const { return name_; }
+  DType dtype() const { return elements_.dtype(); }
+  Device device() const { return elements_.device(); }
   const std::vector<Parameter>& parameters() const { return parameters_; }
   Edges edges() const;
   /// A parameter in gathered elements.

@@ -3,6 +3,7 @@
 #include <deque>
 #include <map>
 
+#include "autograd/hooks.h"
 #include "core/memory/cpu_allocator.h"
 #include "tests/support/error_of.h"
 #include "tests/support/near.h"
@@ -65,11 +66,21 @@ struct PartsNet : nn::Module {
 struct PartsActor : nn::ModuleActor<PartsNet> {
   Task<Tensor> loss(Tensor x, Tensor y) {
     const Tensor out = co_await net(x);
-    co_return mse_loss(out, y);
+    Tensor l = mse_loss(out, y);
+    if (std::exchange(fails, false)) {
+      l = l * 1;
+      autograd::register_hook(l, [](const Tensor&) -> Tensor {
+        throw_error(ErrorKind::failed, "[net] out of paper");
+      }).keep();
+    }
+    co_return l;
   }
+  void fail() { fails = true; }
+  bool fails = false;
   void use_extra() { net.uses_extra = true; }
   void call_twice() { net.times = 2; }
-  static constexpr auto remote = methods<&PartsActor::loss, &PartsActor::use_extra, &PartsActor::call_twice>;
+  static constexpr auto remote =
+      methods<&PartsActor::loss, &PartsActor::use_extra, &PartsActor::call_twice, &PartsActor::fail>;
 };
 
 struct Replicas {
@@ -145,6 +156,106 @@ TEST_CASE("replicas of parts have the bits of replicas with whole parameters") {
       CHECK(losses.back() == Approx(losses[0]).epsilon(1e-5));
     }
   }
+}
+
+namespace {
+
+struct Table : nn::Layer {
+  Tensor forward(const Tensor& x) override { return ops::matmul(x, table) + offset; }
+  void members(nn::Members& m) override { m("table", table), m("offset", offset); }
+  Tensor table = wave({6, 6}, 1).requires_grad_(), offset = wave({6}, 2).requires_grad_();
+};
+// Both parts have one table; the offset of the second is frozen.
+struct TiedParts : nn::Module {
+  TiedParts() {
+    second.module.table = first.module.table;
+    second.module.offset.requires_grad_(false);
+  }
+  Task<Tensor> operator()(Tensor x) {
+    x = co_await first(x);
+    co_return co_await second(ops::tanh(x));
+  }
+  void members(nn::Members& m) override { m("first", first), m("second", second); }
+  Sharded<Table> first, second;
+};
+struct TiedActor : nn::ModuleActor<TiedParts> {
+  Task<Tensor> loss(Tensor x) {
+    const Tensor out = co_await net(x);
+    co_return ops::mean(out * out);
+  }
+  static constexpr auto remote = methods<&TiedActor::loss>;
+};
+
+}  // namespace
+
+TEST_CASE("a parameter that two parts share, and a frozen one, are those of one model") {
+  std::map<std::string, Tensor> want;
+  for (const Shard shard : {Shard::none, Shard::all}) {
+    auto cluster = Cluster::in_process(3, hosting<TiedActor>());
+    const DataParallelOptions options{.shard = shard};
+    DataParallel<TiedActor> net(cluster->here(), Group(*cluster, {"w0", "w1", "w2"}), options);
+    optim::Distributed<optim::Adam> optimizer(net, {.lr = 0.05});
+    for (int i = 0; i < 4; ++i) {
+      autograd::Context step(*cluster);
+      step.backward(net.mean<&TiedActor::loss>(split(wave({5, 6}, i))).get());
+      optimizer.step(step);
+    }
+    const StateDict state = net.state_dict().get();
+    if (want.empty()) want = state;
+    REQUIRE(state.size() == 4);
+    for (const auto& [name, value] : state) CHECK(bit_equal(value, want.at(name)));
+    CHECK(bit_equal(state.at("second.module.offset"), wave({6}, 2)));
+    CHECK_FALSE(bit_equal(state.at("first.module.table"), wave({6, 6}, 1)));
+    for (const auto& r : net.replicas())
+      CHECK(nn::remote_state_dict(r).get().at("first.module.table").shape() == Shape{6, 6});
+  }
+}
+
+TEST_CASE("a pass that fails on one replica of parts fails, and the next one is as if there had been none") {
+  Replicas replicas(3, Shard::all), same(3, Shard::all);
+  for (Replicas* r : {&replicas, &same}) {
+    optim::Distributed<optim::Adam> optimizer(*r->net, {.lr = 0.05});
+    autograd::Context step(*r->cluster);
+    step.backward(r->loss(0).get());
+    if (r == &replicas) {
+      r->net->replicas()[1].call<&PartsActor::fail>().get();
+      const Tensor loss = r->loss(1).get();
+      CHECK_THAT(error_of([&] { step.backward(loss); }).what(), Contains("out of paper"));
+    }
+    step.backward(r->loss(1).get());
+    optimizer.step(step);
+  }
+  const auto want = same.parameters();
+  for (const auto& [name, value] : replicas.parameters()) CHECK(bit_equal(value, want.at(name)));
+  replicas.at_rest();
+}
+
+TEST_CASE("the whole state of replicas is taken by any number of replicas, whatever they divide") {
+  Replicas from(3, Shard::all);
+  optim::Distributed<optim::Adam> optimizer(*from.net, {.lr = 0.05});
+  for (int64_t i = 0; i < 3; ++i) {
+    autograd::Context step(*from.cluster);
+    step.backward(from.loss(i).get());
+    optimizer.step(step);
+  }
+  const StateDict state = from.net->state_dict().get();
+  CHECK(state.at("first.module.up.weight").shape() == Shape{11, 5});
+  CHECK(bit_equal(state.at("head.module.table").reshape({-1}), from.parameters().at("head.module.table")));
+  const double loss = from.loss(3).get().item();
+  for (const Shard shard : {Shard::none, Shard::state, Shard::gradients, Shard::all})
+    for (const size_t n : {2, 3}) {
+      Replicas to(n, shard);
+      to.net->load_state_dict(state).get();
+      const StateDict same = to.net->state_dict().get();
+      CHECK(same.size() == state.size());
+      for (const auto& [name, value] : same) CHECK(bit_equal(value, state.at(name)));
+      if (n == 3) CHECK(to.loss(3).get().item() == Approx(loss).epsilon(1e-6));
+      StateDict less = state;
+      less.erase("head.module.table");
+      CHECK_THAT(error_of([&] { to.net->load_state_dict(less).get(); }).what(),
+                 Contains("head.module.table") && Contains("missing"));
+      to.at_rest();
+    }
 }
 
 TEST_CASE("a part that no replica calls has no gradients") {

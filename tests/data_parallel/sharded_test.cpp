@@ -302,7 +302,7 @@ TEST_CASE("what pieces of parameters cannot have is refused, with what to write"
   CHECK_THAT(error_of([&] { earlier.clip_grad_norm(step, 1); }).what(), Contains("make it afterwards"));
   later.reset();
   CHECK_THAT(error_of([&] { right.step(step); }).what(), Contains("is gone") && Contains("make a new one"));
-  actors[0].call<&TiedActor::keep_versions>().get();
+  for (const auto& a : actors) a.call<&TiedActor::keep_versions>().get();
   DataParallel<TiedActor> versions(actors, DataParallelOptions{.shard = Shard::gradients});
   CHECK_THAT(error_of([&] { versions.ready().get(); }).what(), Contains("leave out what keeps them"));
 }

@@ -30,6 +30,73 @@ struct Gpt : nn::ModuleActor<PieceNet> {
   static constexpr auto remote = methods<&Gpt::loss>;
 };
 
+// The same with parts.
+struct MlpParts : nn::Module {
+  Sharded<nn::Linear> fc0{784, 128}, fc1{128, 64}, fc2{64, 10};
+  Task<Tensor> operator()(Tensor x) {
+    x = co_await fc0(x);
+    x = co_await fc1(ops::relu(x));
+    co_return co_await fc2(ops::relu(x));
+  }
+  void members(nn::Members& m) override { m("fc0", fc0), m("fc1", fc1), m("fc2", fc2); }
+};
+struct MlpOfParts : nn::ModuleActor<MlpParts> {
+  Task<Tensor> loss(Tensor x, Tensor y) {
+    const Tensor out = co_await net(x);
+    co_return cross_entropy(out, y);
+  }
+  static constexpr auto remote = methods<&MlpOfParts::loss>;
+};
+struct Embedding : nn::Layer {
+  explicit Embedding(int64_t vocabulary)
+      : tok(zeros({vocabulary, 64}).requires_grad_()), pos(zeros({64, 64}).requires_grad_()) {}
+  Tensor forward(const Tensor& ids) override { return ops::add(ops::embedding(ids, tok), pos); }
+  void members(nn::Members& m) override { m("tok", tok), m("pos", pos); }
+  Tensor tok, pos;
+};
+struct Top : nn::Layer {
+  explicit Top(int64_t vocabulary) : norm(64), head(64, vocabulary) {}
+  Tensor forward(const Tensor& x) override { return head(norm(x)); }
+  void members(nn::Members& m) override { m("norm", norm), m("head", head); }
+  nn::LayerNorm norm;
+  nn::Linear head;
+};
+struct GptParts : nn::Module {
+  explicit GptParts(int64_t vocabulary) : embedding(vocabulary), top(vocabulary) {
+    const nn::TransformerEncoderLayerOptions gpt{
+        .dim_feedforward = 256, .dropout = 0, .activation = "gelu", .norm_first = true, .causal = true};
+    for (int64_t i = 0; i < kBlocks; ++i) blocks.emplace_back(64, 4, gpt);
+  }
+  Task<Tensor> operator()(Tensor ids) {
+    Tensor x = co_await embedding(ids);
+    for (auto& block : blocks) x = co_await block(x);
+    co_return co_await top(x);
+  }
+  void members(nn::Members& m) override {
+    m("embedding", embedding);
+    for (size_t i = 0; i < blocks.size(); ++i) m("block" + std::to_string(i), blocks[i]);
+    m("top", top);
+  }
+  Sharded<Embedding> embedding;
+  std::deque<Sharded<nn::TransformerEncoderLayer>> blocks;
+  Sharded<Top> top;
+};
+struct GptOfParts : nn::ModuleActor<GptParts> {
+  explicit GptOfParts(int64_t vocabulary) : ModuleActor(vocabulary) {}
+  Task<Tensor> loss(Tensor x, Tensor y) {
+    const Tensor logits = co_await net(x);
+    co_return cross_entropy(reshape(logits, {-1, logits.size(2)}), reshape(y, {-1}));
+  }
+  static constexpr auto remote = methods<&GptOfParts::loss>;
+};
+// Of a parameter of a run.
+std::string name_in_parts(const std::string& name) {
+  if (name == "tok" || name == "pos") return "embedding.module." + name;
+  if (name.starts_with("norm.") || name.starts_with("head.")) return "top.module." + name;
+  const size_t dot = name.find('.');
+  return name.substr(0, dot) + ".module" + name.substr(dot);
+}
+
 // Rows as even as they can be, in one pass.
 struct Evenly {
   template <class Net>
@@ -75,13 +142,15 @@ struct Unevenly {
   }
 };
 
-template <class Net, class Pass = Evenly>
-void follow(Cluster& cluster, const Run& run, DataParallel<Net>& net, const Pass& pass = {}) {
+std::map<std::string, Tensor> start_of(const Run& run) {
   std::map<std::string, Tensor> start;
   for (size_t i = 0; i < run.parameters.size(); ++i)
     start[run.parameters[i].name] = initial(run.parameters[i], static_cast<int>(i));
-  net.ready().get();
-  for (const auto& r : net.replicas()) nn::load_remote_state_dict(r, start).get();
+  return start;
+}
+
+template <class Net, class Pass>
+void train(Cluster& cluster, const Run& run, DataParallel<Net>& net, const Pass& pass) {
   optim::DistributedOptimizer optimizer(net, run.optimizer, run.options);
   std::vector<double> losses;
   for (size_t step = 0; step < run.losses.size(); ++step) {
@@ -92,6 +161,25 @@ void follow(Cluster& cluster, const Run& run, DataParallel<Net>& net, const Pass
   }
   INFO(run.str() << " on " << net.size() << " replicas");
   CHECK(farthest(run, losses).first <= tolerance(run, float32));
+}
+
+template <class Net, class Pass = Evenly>
+void follow(Cluster& cluster, const Run& run, DataParallel<Net>& net, const Pass& pass = {}) {
+  net.ready().get();
+  for (const auto& r : net.replicas()) nn::load_remote_state_dict(r, start_of(run)).get();
+  train(cluster, run, net, pass);
+}
+
+// Replicas of parts begin with the values of the first, which are put there before.
+template <class Net, class... A>
+void follow_in_parts(Cluster& cluster, const Run& run, size_t n, A... args) {
+  std::map<std::string, Tensor> start;
+  for (const auto& [name, value] : start_of(run)) start[name_in_parts(name)] = value;
+  std::vector<RRef<Net>> actors;
+  for (size_t r = 0; r < n; ++r) actors.push_back(cluster.spawn<Net>(r, args...));
+  nn::load_remote_state_dict(actors[0], start).get();
+  DataParallel<Net> net(actors, DataParallelOptions{.shard = Shard::all});
+  train(cluster, run, net, Unevenly());
 }
 
 void follow_all(const std::vector<Run>& mlps, const std::vector<Run>& transformers) {
@@ -133,6 +221,15 @@ TEST_CASE("replicas with pieces follow PyTorch's losses, with uneven rows and pa
     DataParallel<Gpt> net(cluster->here(), group, options, run.parameters[0].shape[0]);
     follow(*cluster, run, net, Unevenly());
   }
+}
+
+TEST_CASE("replicas of parts follow PyTorch's losses, with uneven rows and passes that accumulate",
+          "[trajectory][oracle]") {
+  const size_t n = GENERATE(1, 2, 3, 4);
+  const auto cluster = Cluster::in_process(4, hosting<MlpOfParts, GptOfParts>());
+  for (const Run& run : mlp_runs("generated")) follow_in_parts<MlpOfParts>(*cluster, run, n);
+  for (const Run& run : transformer_runs("generated"))
+    follow_in_parts<GptOfParts>(*cluster, run, n, run.parameters[0].shape[0]);
 }
 
 TEST_CASE("two pipelines of two stages that are replicas follow PyTorch's losses", "[trajectory][oracle]") {
