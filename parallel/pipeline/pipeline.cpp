@@ -157,6 +157,10 @@ void Pipeline::connect() {
 
 // Once the ties are: the first pipeline's stages have the values that all others take.
 void Pipeline::join_replicas() {
+  if (options_.shard == Shard::all)
+    throw_invalid(
+        "[pipeline] replicas of stages keep their parameters whole: use Shard::gradients, or "
+        "DataParallel with Shard::all");
   if (options_.replicas.empty()) return;
   if (options_.replicas.size() != stages_.size())
     throw_invalid(
@@ -166,7 +170,8 @@ void Pipeline::join_replicas() {
   for (size_t s = 0; s < stages_.size(); ++s) {
     StageActor& part = stages_[s].part;
     part.replicas = fmt::format("pipeline {} stage {}", id_, s);
-    const JoinOrder order{part.replicas, fmt::format("stage {}", s), options_.replicas[s]};
+    JoinOrder order{part.replicas, fmt::format("stage {}", s), options_.replicas[s]};
+    order.shard = static_cast<int64_t>(options_.shard);
     joins.push_back([actor = part.actor, order] { return kJoin.ask(actor, order); });
   }
   ready_ = ready_.then([joins] {

@@ -10,6 +10,7 @@
 #include "collective/group.h"
 #include "parallel/pipeline/stage_actor.h"
 #include "parallel/pipeline/step_report.h"
+#include "parallel/sharded/shard.h"
 #include "rref/here.h"
 
 namespace troupe::parallel {
@@ -101,6 +102,9 @@ struct PipelineOptions {
   /// them with the gradients of the mean over the rows of all, which are summed stage by stage, so late
   /// stages' sums go while early stages still run. The n-th steps of all pipelines belong together.
   std::vector<Group> replicas = {};
+  /// What these divide of the training state of a stage: nothing, Shard::state or Shard::gradients.
+  /// Shard::all is `invalid`.
+  Shard shard = Shard::none;
   /// Not for users: the number of several pipelines whose stages meet (Pipelines).
   uint64_t joint = 0;
   /// For "auto": how many micro-batches each worker may keep; empty: any number.

@@ -209,8 +209,9 @@ Task<RunnerReport> Runner::step(RunnerStep order) {
 
 // As a call of its own, that waits by itself. Errors come as if something had not been sent.
 void Runner::begin(Running& run, Action action) {
-  const auto acting = run.me.with_timeout(Duration(0)).call<&Runner::act>(run.order.step, static_cast<int64_t>(action.work),
-                                                int64_t{action.micro_batch}, int64_t{action.chunk});
+  const auto acting = run.me.with_timeout(Duration(0))
+                          .call<&Runner::act>(run.order.step, static_cast<int64_t>(action.work),
+                                              int64_t{action.micro_batch}, int64_t{action.chunk});
   acting.watch([me = run.me, step = run.order.step](const Result<void>& r) {
     if (!r.ok()) me.tell<&Runner::not_sent>(step, r.error());
   });
@@ -314,6 +315,7 @@ Task<void> Runner::forward(Running& run, Done& done) {
   order.id = {setup_.pipeline, run.order.step, stage, m};
   order.method = to.method, order.arity = to.arity;
   order.first = stage == 0;
+  order.replicas = to.replicas;
   if (order.first) {
     order.input = std::move(run.order.batch.at(index));
   } else {

@@ -280,7 +280,9 @@ TEST_CASE("the transformer, in stages that are cut over ranks, follows PyTorch's
 
 TEST_CASE("replicas of stages that are cut over ranks follow PyTorch's losses", "[trajectory][oracle]") {
   for (const Run& run : transformer_runs("generated")) {
-    follow_stages(run, {{"dp", 2}, {"pp", 2}, {"tp", 2}}, {.micro_batches = 2}, float32, 20);
+    for (const auto shard : {parallel::Shard::none, parallel::Shard::state, parallel::Shard::gradients})
+      follow_stages(run, {{"dp", 2}, {"pp", 2}, {"tp", 2}}, {.micro_batches = 2, .shard = shard}, float32,
+                    20);
     follow_stages(run, {{"tp", 2}, {"pp", 2}, {"dp", 3}}, {.schedule = "credits(2)", .micro_batches = 2},
                   float64, 10);
   }

@@ -114,7 +114,16 @@ Tensor loss_of(const ForwardOrder& order, const Value& result) {
   return *loss;
 }
 
+const GradientReducer& replica_of(const std::string& key) {
+  if (const GradientReducer* const found = reducer_of(key)) return *found;
+  throw_invalid("[pipeline] the pipeline that made this actor one of several replicas has gone");
+}
+
 Task<ForwardResult> forward(Actor& actor, ForwardOrder order) {
+  if (!order.replicas.empty()) {  // after the step before, the parameters have the pieces of all
+    const Future<void> gathered = replica_of(order.replicas).gathered();
+    co_await gathered;
+  }
   GradMode mode(order.record);
   const auto norms = step_of(order.id).norms;
   const auto packed = step_of(order.id).packed;
@@ -201,11 +210,6 @@ Tensors first_part(const WorkId& id, Live& live, std::unique_ptr<autograd::Split
   const Tensors got = live.rest->inputs(grads);
   for (size_t i = 0; i < got.size(); ++i) out[i] = got[i];  // all inputs want one, or none does
   return out;
-}
-
-const GradientReducer& replica_of(const std::string& key) {
-  if (const GradientReducer* const found = reducer_of(key)) return *found;
-  throw_invalid("[pipeline] the pipeline that made this actor one of several replicas has gone");
 }
 
 Task<Tensors> input_gradients(BackwardOrder order) {

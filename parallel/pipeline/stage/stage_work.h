@@ -27,6 +27,7 @@ struct ForwardOrder {
   bool packs = false;  ///< weights will be read again in this step: keep them packed
   std::string loss;    ///< method that gives the loss of (output, target); empty: none
   Value target;
+  std::string replicas;  ///< as in CommitOrder
 };
 
 struct BackwardOrder {
