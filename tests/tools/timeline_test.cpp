@@ -121,6 +121,7 @@ TEST_CASE("a picture of a profile has each worker's work, and under it what goes
        event("group", "all_reduce g/1/<1>", 4'000'000, 8'000'000, 0),
        event("group", "all_reduce g/1/2", 6'000'000, 9'000'000, 0),
        event("part", "loss", 1'000'000, 10'000'000, 1), event("group", "barrier", 5'000'000, -1, 1),
+       event("handle", "replica.anchor", 0, 2'000'000, 0),
        event("send", "gradients", 5'000'000, 5'000'000, 1)});
   const std::string svg = tools::render_trace(trace, "a pass");
   // Without what has not ended, and messages.

@@ -27,7 +27,9 @@ constexpr TraceKind kTraceKinds[] = {{"handle", "calls", kColors[0]},
 
 const TraceKind* trace_kind_of(const TraceEvent& e) {
   const auto at = std::ranges::find_if(kTraceKinds, [&](const TraceKind& k) { return e.mode == k.mode; });
-  return at == std::end(kTraceKinds) || e.end < e.begin ? nullptr : at;
+  const bool of_troupe =
+      e.mode == "handle" && e.name.find("::") == std::string::npos;  // no actor's own method
+  return at == std::end(kTraceKinds) || e.end < e.begin || of_troupe ? nullptr : at;
 }
 
 struct TraceBox {

@@ -6,7 +6,7 @@
 
 namespace troupe::tools {
 
-/// For each worker a row of its work, the calls that it handled and its parts of backward passes, and under
+/// For each worker a row of its work, the methods that it handled and its parts of backward passes, and under
 /// it as many rows as it takes for the operations of groups that were under way: what is below an operation
 /// in time overlaps with it. A box of an operation has the end of its tag. As SVG text. `width` in pixels,
 /// 240 to 20,000 (else `invalid`). Pure.
