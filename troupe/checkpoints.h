@@ -11,7 +11,8 @@ struct Checkpoints {
   /// Steps from one to the next; 0: at least 10 s, and 30 times as long as the last one took, so that they
   /// cost 3 % of the time at most.
   int64_t every = 0;
-  int64_t keep = 2;  ///< so many of the newest stay
+  int64_t keep = 2;          ///< so many of the newest stay
+  bool unwitnessed = false;  ///< steps that are made again may come to other losses (Job::check)
 };
 
 }  // namespace troupe

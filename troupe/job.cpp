@@ -61,7 +61,6 @@ struct Job::Parts {
     static thread_local Parts* loop = nullptr;
     return loop;
   }
-
   std::function<void()> before_checkpoints;
 
  private:
@@ -81,9 +80,13 @@ struct Job::Parts {
   template <class Answer, class... Args>
   Asked<Answer> asked(const Service<Answer, Args...>& question, const Args&... args) {
     Asked<Answer> out;
-    if (cluster_)
-      for (const auto& m : cluster_->worker().members().all())
-        out.emplace_back(m.name, question.ask(cluster_->worker(), m.id, args...));
+    if (!cluster_) return out;
+    Worker& worker = cluster_->worker();
+    for (const auto& m : worker.members().all())
+      out.emplace_back(m.name, question.ask(worker, m.id, args...));
+    // Until it is known which actors there are, nobody would miss those of a worker that is lost already.
+    if (const auto gone = worker.members().lost(); !layout_ && !gone.empty())
+      throw *worker.members().loss(gone[0]);
     return out;
   }
   template <class Answer>
@@ -128,9 +131,8 @@ struct Job::Parts {
   const std::string name_;
   std::string dir_;  // with the name
   std::optional<datasets::CheckpointFolder> folder_;
-  bool begun_ = false, resumed_ = false;
   int64_t total_ = 0, first_ = 0, step_ = 0;
-  bool repeat_ = true;  // steps that are made again come to the same bits
+  bool begun_ = false, resumed_ = false, repeat_ = true;  // the last: steps made again have their bits
   std::optional<internal::Witness> witness_;
   const std::optional<internal::Rehearsal> rehearsal_ = internal::Rehearsal::current();
   std::optional<std::map<std::string, std::string>> layout_;  // of the actors that belong to the job
@@ -174,7 +176,7 @@ int64_t Job::Parts::begin(int64_t total) {
     started_ = monotonic();
     first_ = step_ = steps.back();
   }
-  witness_.emplace(dir_ + "/witness", step_, resumed_ && repeat_);
+  if (!options_.unwitnessed) witness_.emplace(dir_ + "/witness", step_, resumed_ && repeat_);
   current() = this;
   return step_;
 }

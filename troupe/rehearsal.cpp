@@ -59,7 +59,8 @@ int64_t restarts() {
 
 Checkpoints rehearsed(Checkpoints checkpoints) {
   if (const auto rehearsal = Rehearsal::current())
-    return {.dir = rehearsal->dir, .resume = false, .every = Rehearsal::kEvery, .keep = 2};
+    return {
+        .dir = rehearsal->dir, .resume = false, .every = Rehearsal::kEvery, .keep = 2, .unwitnessed = true};
   return checkpoints;
 }
 

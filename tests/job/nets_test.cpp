@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "actors/worker/worker.h"
 #include "core/base/log.h"
 #include "data/checkpoint_files.h"
 #include "tests/support/error_of.h"
@@ -130,6 +131,11 @@ TEST_CASE("a step that is made again and comes to another number stops the job, 
     std::filesystem::remove(at.dir + "/witness");
     CHECK(nets_loop(at, other) == 9);
   }
+  SECTION("without a witness") {
+    other[6] = -1;
+    at.unwitnessed = true;
+    CHECK(nets_loop(at, other) == 9);
+  }
   SECTION("steps before the checkpoint, and those that were not made") {
     if (from == 4) other[3] = -1;
     other[8] = -1;
@@ -231,6 +237,27 @@ TEST_CASE("a checkpoint that has more than the program is refused by name") {
                (void)nets_loop(at, {1, 2});
              }).what(),
              Contains("the driver has nothing that fits Keep#0.n"));
+}
+
+TEST_CASE("a job whose worker was lost before its loop makes no checkpoint without that worker's actors") {
+  const testing::Folder folder;
+  const auto begin = [&](bool lost) {
+    auto cluster = Cluster::in_process(3, hosting<NetsCounting>(),
+                                       {.checkpoints = {(folder.path / "run").string(), true, 2, 2}});
+    const auto counting = cluster->spawn<NetsCounting>("w1", true, false);
+    (void)counting.call<&NetsCounting::call>().get();
+    if (lost) cluster->worker().members().mark_lost(1, Error(ErrorKind::disconnected, "w1 was killed"));
+    Job job(*cluster);
+    for ([[maybe_unused]] const int64_t step : job.steps(2)) {
+    }
+  };
+  for (const size_t checkpoints : {0, 2}) {  // to be begun, to be gone on from
+    const Error e = error_of([&] { begin(true); });
+    CHECK(e.kind() == ErrorKind::disconnected);
+    CHECK_THAT(e.what(), Contains("w1 was killed"));
+    CHECK((datasets::committed_steps((folder.path / "run").string()).size() > 0) == (checkpoints > 0));
+    begin(false);
+  }
 }
 
 TEST_CASE("what a rehearsal is told is a text, and others are refused") {

@@ -241,6 +241,7 @@ const Checkpoints& Flags::checkpoints() & {
   add("--checkpoint-every", value.every, "steps between them; 0: as often as takes 3 % of the time",
       {0, 1e12});
   add("--checkpoint-keep", value.keep, "so many of the newest stay", {1, 1e6});
+  add("--unwitnessed", value.unwitnessed, "go on although a step that is made again comes to another loss");
   return value;
 }
 

@@ -64,7 +64,7 @@ class Flags {
   const uint64_t& seed(const std::string& help) &;
   /// As output().
   const std::string& picture(const std::string& name, std::string initial, const std::string& help) &;
-  /// "--checkpoint DIR", "--resume", "--checkpoint-every N" and "--checkpoint-keep N": of a Job.
+  /// "--checkpoint DIR", "--resume", "--checkpoint-every N", "--checkpoint-keep N" and "--unwitnessed": of a Job.
   const Checkpoints& checkpoints() &;
   /// The one argument beside the flags, which must be there.
   const std::string& file(const std::string& name, const std::string& help) &;
