@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a benchmark program with --quick and checks what it prints.
 
-    check.py BIN_DIR rpc|latency|refs|model|ps|ops|operators|contexts|pipeline|chain|repl|gpu|scale     exit code 1, with the reason, if a line is missing, unknown or malformed
+    check.py BIN_DIR rpc|latency|refs|model|ps|ops|operators|contexts|pipeline|chain|commits|repl|gpu|scale     exit code 1, with the reason, if a line is missing, unknown or malformed
 """
 import ast, json, math, os, subprocess, sys, tempfile
 import xml.etree.ElementTree as tree
@@ -58,6 +58,7 @@ EXPECTED = {
     "chain": [("chain_step_us", US, {"stages": 5, "bytes": n}) for n in (256, 1 << 16, 1 << 20, 1 << 24)],
     "collectives": [("allreduce_us", US, {"kib": k, "ranks": n}) for n in (2, 4) for k in (4, 1024, 25600)],
     "ddp": [("data_parallel_single_step_us", US, {"batch": 512}), ("data_parallel_step_us", US, {"ranks": 2, "batch": 512})],
+    "commits": [("commits_step_us", US, {"mib": 36}), ("commits_kept_percent", "%", {"mib": 36, "pause_s": 2})],
     "gpu": [("gpu_copy_gb_per_s", "GB/s", {"mib": 0}), ("gpu_add_gb_per_s", "GB/s", {"mib": 0}),
             *((f"gpu_gemm_{kind}_tflops", "TFLOP/s", {"n": 64}) for kind in ("bf16", "tf32", "fp32")),
             *((f"gpu_{name}_us", US, {"rows": 64, "width": 256}) for name in ("layer_norm", "softmax", "gelu", "layer_norm_both")),
