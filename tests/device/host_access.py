@@ -23,6 +23,7 @@ MAY = {
     "ops/gradient_rules.cpp": "sample inputs",
     "ops/indexing.cpp": "numbers of rows; rows that the CPU has are copied as bytes",
     "ops/random.cpp": "values are drawn on the host",
+    "parallel/data/compressed_gradients.cpp": "what is packed for the wire is on the host",
     "parallel/server/": "servers are on the CPU",
 }
 ACCESS = re.compile(r"\bdata<\w+>\(\)|[.>]bytes\(\)|storage(\(\))?->data\(\)|is_cpu\(\)")
