@@ -1,6 +1,7 @@
 #include "collective/mesh.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "actors/worker/worker.h"
 
@@ -21,6 +22,32 @@ std::string text(const std::vector<MeshDim>& dims) {
 }
 
 }  // namespace
+
+std::vector<MeshDim> mesh_dims(std::string_view text, const std::vector<std::string>& names) {
+  std::vector<MeshDim> dims;
+  for (const std::string& name : names) dims.push_back({name, 1});
+  for (size_t from = 0; from < text.size();) {
+    const size_t end = std::min(text.find(',', from), text.size());
+    const std::string_view one = text.substr(from, end - from);
+    const size_t equals = std::min(one.find('='), one.size());
+    const auto at = std::ranges::find(dims, one.substr(0, equals), &MeshDim::name);
+    size_t size = 0;
+    if (equals < one.size()) {
+      const char *first = one.data() + equals + 1, *last = one.data() + one.size();
+      if (const auto read = std::from_chars(first, last, size); read.ec != std::errc() || read.ptr != last)
+        size = 0;
+    }
+    if (at == dims.end() || !size) {
+      std::string known;
+      for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name + "=N";
+      throw_invalid("[mesh] the dimensions have \"" + std::string(one) + "\"; expected " + known +
+                    " with N of 1 or more, and commas between them");
+    }
+    at->size = size;
+    from = end + 1;
+  }
+  return dims;
+}
 
 Mesh::Mesh(internal::actors::Worker& cluster, std::vector<MeshDim> dims, const std::vector<Place>& workers,
            const std::string& name)

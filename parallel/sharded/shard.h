@@ -2,6 +2,10 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/base/error.h"
 
 namespace troupe::parallel {
 
@@ -16,6 +20,12 @@ enum class Shard : uint8_t {
 constexpr const char* word(Shard shard) {
   constexpr const char* words[] = {"Shard::none", "Shard::state", "Shard::gradients", "Shard::all"};
   return words[static_cast<size_t>(shard)];
+}
+/// "state" as Shard::state. `invalid` for what is none of the four.
+inline Shard shard_named(std::string_view text) {
+  for (const Shard shard : {Shard::none, Shard::state, Shard::gradients, Shard::all})
+    if (std::string_view(word(shard)).substr(7) == text) return shard;
+  throw_invalid("[shard] \"" + std::string(text) + "\": expected none, state, gradients or all");
 }
 
 }  // namespace troupe::parallel

@@ -228,10 +228,24 @@ TEST_CASE("an LSTM learns characters with its embedding and decoder on a server"
   CHECK(result(run("rnn_remote", flags, 3)) == result(alone));
 }
 
+TEST_CASE("a model trains the same however its layers, replicas and state are cut over processes",
+          "[process]") {
+  const auto on = [](const char* mesh, const char* shard) {
+    return result(run("sharded", {"--steps", "3", "--mesh", mesh, "--shard", shard, kText}, 4));
+  };
+  const std::string cut = on("tp=4", "none");
+  CHECK(number_after(cut, "perplexity ") > 1);
+  CHECK(on("dp=2,tp=2", "gradients") == cut);
+  CHECK(on("dp=4", "state") == cut);
+  const std::string stages = on("pp=2,tp=2", "none");  // which begin with other values
+  CHECK(number_after(stages, "perplexity ") > 1);
+  CHECK(on("pp=2,dp=2", "gradients") == stages);
+}
+
 TEST_CASE("every example prints its help and trains nothing", "[process]") {
-  for (const char* name :
-       {"quickstart", "digits", "data_parallel", "spirals", "pinn", "mnist_cnn", "char_transformer",
-        "pipeline", "char_pipeline", "stalls", "recommender", "cartpole", "rnn_remote", "own_function"}) {
+  for (const char* name : {"quickstart", "digits", "data_parallel", "sharded", "spirals", "pinn", "mnist_cnn",
+                           "char_transformer", "pipeline", "char_pipeline", "stalls", "recommender",
+                           "cartpole", "rnn_remote", "own_function"}) {
     Process help({program(name), "--help"});
     CHECK(help.exit_code() == 0);
     INFO(name << help.output);
@@ -283,6 +297,7 @@ const Short kShort[] = {{"spirals", {"--epochs", "1"}, "test accuracy "},
                         {"pinn", {"--steps", "1"}, "largest error "},
                         {"char_transformer", {"--steps", "1", "--sample", "1", kText}, "perplexity "},
                         {"char_pipeline", {"--steps", "1", kText}, "perplexity "},
+                        {"sharded", {"--steps", "1", kText}, "perplexity "},
                         {"rnn_remote", {"--epochs", "1", "--hidden", "8", kText}, "perplexity "}};
 
 // The example alone, started by a shell that does `first` before and adds `behind`.
