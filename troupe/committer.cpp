@@ -81,8 +81,8 @@ Committer::Actions Committer::on(Event event) {
         return go_on({announce});
       }
       if (event != Event::worker_lost) break;
-      ending_ = false;  // nothing more is saved: the driver's next call fails
-      state_ = State::idle;
+      state_ = State::idle;  // nothing more is saved: the driver's next call fails, or the end of its loop
+      if (std::exchange(ending_, false) || last_) return {abandon, fail};
       return {abandon, miss};
   }
   throw_invalid("[job] event " + std::to_string(static_cast<int>(event)) + " in state " +

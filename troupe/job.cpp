@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
 #include <mutex>
@@ -84,9 +85,7 @@ struct Job::Parts {
     Worker& worker = cluster_->worker();
     for (const auto& m : worker.members().all())
       out.emplace_back(m.name, question.ask(worker, m.id, args...));
-    // Until it is known which actors there are, nobody would miss those of a worker that is lost already.
-    if (const auto gone = worker.members().lost(); !layout_ && !gone.empty())
-      throw *worker.members().loss(gone[0]);
+    miss_nobody();
     return out;
   }
   template <class Answer>
@@ -102,6 +101,21 @@ struct Job::Parts {
     }
     if (failure) throw *failure;
     return out;
+  }
+
+  // Who is lost, or about to leave, is not asked: a checkpoint would be without that worker's actors. Until
+  // it is known which there are, it may be anyone's.
+  void miss_nobody() const {
+    const auto& members = cluster_->worker().members();
+    std::set<std::string> hosts;
+    if (layout_)
+      for (const auto& [path, worker] : *layout_) hosts.insert(worker);
+    for (const WorkerId id : members.lost())
+      if (!layout_ || hosts.contains(members.name_of(id))) throw *members.loss(id);
+    for (const auto& m : members.all()) hosts.erase(m.name);
+    if (!hosts.empty())
+      throw_error(ErrorKind::disconnected,
+                  "[job] worker " + *hosts.begin() + ", which has actors of the job, is about to leave");
   }
 
   int64_t world() const { return cluster_ ? static_cast<int64_t>(cluster_->workers().size()) : 1; }
@@ -284,9 +298,12 @@ void Job::Parts::save(int64_t step, Event why) {
   if (failure_) throw *std::exchange(failure_, std::nullopt);
 }
 
+// Whoever waits for the state finds the failure with it.
 Committer::Actions Job::Parts::told(Event event) {
   std::lock_guard lock(mutex_);
-  return committer_.on(event);
+  Committer::Actions actions = committer_.on(event);
+  if (std::ranges::find(actions, Action::fail) != actions.end()) failure_ = why_;
+  return actions;
 }
 
 void Job::Parts::advance(Event event) { perform(told(event)); }
@@ -337,11 +354,8 @@ void Job::Parts::perform(const Committer::Actions& actions) {
       case Action::wait:
         wait();
         break;
-      case Action::fail: {
-        std::lock_guard lock(mutex_);
-        failure_ = why_;
+      case Action::fail:  // told() has noted it
         break;
-      }
     }
 }
 

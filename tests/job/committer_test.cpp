@@ -137,6 +137,22 @@ TEST_CASE("a loop that ends while a checkpoint is written makes one more") {
   }
 }
 
+TEST_CASE("a loop does not end well if a worker is lost before its last step is saved") {
+  using enum Committer::Event;
+  using Actions = Committer::Actions;
+  for (const bool index : {false, true}) {
+    Committer last = brought_to(CommitState::idle, false);  // the last step's own
+    for (const CommitEvent e : {loop_ends, at_rest, snapshots}) last.on(e);
+    Committer before = brought_to(CommitState::writing, false);  // that of a step before it
+    before.on(loop_ends);
+    for (Committer* c : {&last, &before}) {
+      if (index) c->on(written);
+      CHECK(c->on(worker_lost) == Actions{CommitAction::abandon, CommitAction::fail});
+      CHECK(c->state() == CommitState::idle);
+    }
+  }
+}
+
 TEST_CASE("random events keep what is written and what is told apart") {
   for (uint64_t seed = 0; seed < 10'000; ++seed) {
     INFO("seed " << seed);

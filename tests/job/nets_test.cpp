@@ -239,6 +239,33 @@ TEST_CASE("a checkpoint that has more than the program is refused by name") {
              Contains("the driver has nothing that fits Keep#0.n"));
 }
 
+TEST_CASE(
+    "a job whose worker is lost in its loop ends with that, and makes no checkpoint without its actors") {
+  const testing::Folder folder;
+  const std::string dir = (folder.path / "run").string();
+  for (const int64_t when : {2, 5}) {  // the last step, too
+    auto cluster = Cluster::in_process(3, hosting<NetsCounting>(), {.checkpoints = {dir, true, 1, 9}});
+    const auto counting = cluster->spawn<NetsCounting>("w1", true, false);
+    Job job(*cluster);
+    const Error e = error_of([&] {
+      for (const int64_t step : job.steps(6)) {
+        (void)counting.call<&NetsCounting::call>().get();
+        if (step == when)
+          cluster->worker().members().mark_lost(1, Error(ErrorKind::disconnected, "w1 was killed"));
+      }
+    });
+    CHECK(e.kind() == ErrorKind::disconnected);
+    CHECK_THAT(e.what(), Contains("w1 was killed"));
+    const auto steps = datasets::committed_steps(dir);
+    REQUIRE_FALSE(steps.empty());
+    CHECK(steps.back() <= when);
+    for (const int64_t step : steps) {
+      const auto index = datasets::Checkpoint(datasets::checkpoint_path(dir, step)).index();
+      CHECK(index.layout.contains("NetsCounting#0"));
+    }
+  }
+}
+
 TEST_CASE("a job whose worker was lost before its loop makes no checkpoint without that worker's actors") {
   const testing::Folder folder;
   const auto begin = [&](bool lost) {
