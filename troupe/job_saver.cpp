@@ -159,8 +159,14 @@ void JobSaver::install(actors::Worker& worker, std::string dir) {
   kDropSnapshot.serve(worker, [saver] { saver->drop(); });
 }
 
-JobSaver::~JobSaver() {
-  if (thread_.joinable()) thread_.join();
+// What the thread answers has to find the worker whole.
+void JobSaver::stop() {
+  {
+    std::lock_guard lock(thread_mutex_);
+    stopped_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  drop();
 }
 
 std::string JobSaver::folder_of(const std::string& job) const {
@@ -173,6 +179,8 @@ std::string JobSaver::folder_of(const std::string& job) const {
 
 // One at a time: a driver waits for the end of one checkpoint before it begins another.
 void JobSaver::on_thread(std::function<void()> work) {
+  std::lock_guard lock(thread_mutex_);
+  if (stopped_) throw_error(ErrorKind::cancelled, "[job] worker " + worker_.name() + " stops");
   if (thread_.joinable()) thread_.join();
   thread_ = start_thread("job", std::move(work));
 }

@@ -17,7 +17,8 @@ class JobSaver final : public actors::Extension {
  public:
   /// `dir`: the only folder that it writes to and reads from; empty: none, and every request is `invalid`.
   static void install(actors::Worker& worker, std::string dir);
-  ~JobSaver() override;
+  /// Waits for what is being written.
+  void stop() override;
 
  private:
   JobSaver(actors::Worker& worker, std::string dir) : worker_(worker), dir_(std::move(dir)) {}
@@ -32,7 +33,9 @@ class JobSaver final : public actors::Extension {
   const std::string dir_;
   std::mutex mutex_;
   OwnedState taken_;
+  std::mutex thread_mutex_;  // of those below
   std::thread thread_;
+  bool stopped_ = false;
 };
 
 /// The files of one who writes, "w1.model.safetensors" and "w1.state.safetensors": those that have something

@@ -249,6 +249,7 @@ TEST_CASE(
     Job job(*cluster);
     const Error e = error_of([&] {
       for (const int64_t step : job.steps(6)) {
+        if (step == 0) nets_await_first(dir);
         (void)counting.call<&NetsCounting::call>().get();
         if (step == when)
           cluster->worker().members().mark_lost(1, Error(ErrorKind::disconnected, "w1 was killed"));
