@@ -53,10 +53,9 @@ std::vector<std::string>& nets_log() {
   return lines;
 }
 
-// A step that ends while the first checkpoint is written makes none.
+// Else the first steps end while the first checkpoint is written.
 void nets_await_first(const std::string& dir) {
   while (datasets::committed_steps(dir).empty()) std::this_thread::yield();
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
 }
 
 // Those that a loop logs in which an actor counts.
