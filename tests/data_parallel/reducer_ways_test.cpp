@@ -5,6 +5,7 @@
 
 #include "tests/data_parallel/reducer_world.h"
 #include "tests/support/error_of.h"
+#include "tests/support/eventually.h"
 #include "tests/support/near.h"
 
 using namespace troupe;
@@ -50,7 +51,10 @@ TEST_CASE("a member whose call is cancelled, or wrong, ends the pass of all at o
     const autograd::Context step(*world.cluster);
     const auto start = std::chrono::steady_clock::now();
     const auto waits = call(0), cancelled = call(1);
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // both wait for the third
+    CHECK(eventually([&] {  // both wait for the third
+      const auto open = [&](const char* w) { return world.cluster->metrics(w).at("collectives"); };
+      return open("w0") > 0 && open("w1") > 0;
+    }));
     cancelled.cancel();
     CHECK_THAT(waits.wait().error().what(), Contains("the pass has failed on rank 1 ("));
     CHECK_THAT(waits.wait().error().what(), Contains("its call was cancelled"));
