@@ -49,7 +49,7 @@ PAGES = [
 HIDDEN = re.compile(r"\b(internal|detail|testing)\b")
 # Public for the library's own sake: programs do not use them.
 OURS = {"Edge", "ViewOrigin", "TensorImpl", "TensorData", "ThenResult", "install_distributed", "install_modules",
-        "builtin_actors", "install_meshes", "install_whole_models", "buckets_of", "ReplicaOf", "ModuleReplica", "set_accumulating", "anchor", "mesh_of_its_own", "workers_of", "put", "count_copies_once", "rank_in", "checked_sizes", "IsAlong", "count_names", "FoundKernels", "refer_to_self", "set_parameter_finder", "as_source", "made_parts", "Drawn", "core_"}
+        "builtin_actors", "install_meshes", "install_whole_models", "buckets_of", "ReplicaOf", "ModuleReplica", "set_accumulating", "anchor", "mesh_of_its_own", "workers_of", "put", "count_copies_once", "rank_in", "checked_sizes", "IsAlong", "LinearCut", "count_names", "FoundKernels", "refer_to_self", "set_parameter_finder", "as_source", "made_parts", "Drawn", "core_"}
 SETTINGS = """FULL_PATH_NAMES = YES
 STRIP_FROM_PATH = {root}
 GENERATE_HTML = NO

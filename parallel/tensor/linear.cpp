@@ -23,81 +23,76 @@ std::vector<int64_t> checked_sizes(const char* what, int64_t n, const Group& gro
   throw_invalid(fmt::format("[{}] sizes {} do not cut {} for {} ranks", what, sizes, n, ranks));
 }
 
+LinearCut::LinearCut(const char* what, Group of, const nn::Linear& whole, int64_t d,
+                     std::vector<int64_t> given)
+    : group(std::move(of)),
+      rank(rank_in(group)),
+      in(whole.weight.size(1)),
+      out(whole.weight.size(0)),
+      dim(d),
+      has_bias(whole.bias.defined()),
+      dtype(whole.weight.dtype()),
+      sizes(checked_sizes(what, dim ? in : out, group, std::move(given))) {}
+
 // str() is part of tags, and so the same on all ranks.
 
 ColumnLinear::ColumnLinear(Group group, int64_t in, int64_t out, const LinearOptions& o)
     : ColumnLinear(std::move(group), nn::Linear(in, out, o.bias, o.dtype), o.sizes) {}
 
 ColumnLinear::ColumnLinear(Group group, const nn::Linear& whole, std::vector<int64_t> sizes)
-    : group_(std::move(group)),
-      rank_(rank_in(group_)),
-      in_(whole.weight.size(1)),
-      out_(whole.weight.size(0)),
-      has_bias_(whole.bias.defined()),
-      dtype_(whole.weight.dtype()),
-      sizes_(checked_sizes("column_linear", out_, group_, std::move(sizes))) {
+    : cut_("column_linear", std::move(group), whole, 0, std::move(sizes)) {
   take(whole);
 }
 
 std::map<std::string, Placement> ColumnLinear::placements() const {
-  std::map<std::string, Placement> all{{"weight", Placement::cut({out_, in_}, 0, sizes_, rank_)}};
-  if (has_bias_) all.emplace("bias", Placement::cut({out_}, 0, sizes_, rank_));
+  std::map<std::string, Placement> all{{"weight", cut_.of_weight()}};
+  if (cut_.has_bias) all.emplace("bias", Placement::cut({cut_.out}, 0, cut_.sizes, cut_.rank));
   return all;
 }
 
 void ColumnLinear::take(const nn::Linear& whole) {
   const auto places = placements();
   put(weight, places.at("weight").of(whole.weight));
-  if (has_bias_) put(bias, places.at("bias").of(whole.bias));
+  if (cut_.has_bias) put(bias, places.at("bias").of(whole.bias));
 }
 
-void ColumnLinear::reset(Generator& generator) { take(nn::Linear(in_, out_, generator, has_bias_, dtype_)); }
+void ColumnLinear::reset(Generator& generator) { take(cut_.drawn(generator)); }
 
 Tensor ColumnLinear::forward(const Tensor& x) {
-  count_copies_once(rank_);
-  return ops::linear(enter(x, group_, group_.size() > 1 ? str() : ""), weight, bias);
+  count_copies_once(cut_.rank);
+  return ops::linear(enter(x, cut_.group, cut_.group.size() > 1 ? str() : ""), weight, bias);
 }
 
-int64_t ColumnLinear::first() const {
-  return std::accumulate(sizes_.begin(), sizes_.begin() + static_cast<ptrdiff_t>(rank_), int64_t{0});
-}
+int64_t ColumnLinear::first() const { return cut_.of_weight().ranges[0].from; }
 
-std::string ColumnLinear::str() const { return fmt::format("ColumnLinear({}, {})", in_, out_); }
+std::string ColumnLinear::str() const { return fmt::format("ColumnLinear({}, {})", cut_.in, cut_.out); }
 
 RowLinear::RowLinear(Group group, int64_t in, int64_t out, const LinearOptions& o)
     : RowLinear(std::move(group), nn::Linear(in, out, o.bias, o.dtype), o.sizes) {}
 
 RowLinear::RowLinear(Group group, const nn::Linear& whole, std::vector<int64_t> sizes)
-    : group_(std::move(group)),
-      rank_(rank_in(group_)),
-      in_(whole.weight.size(1)),
-      out_(whole.weight.size(0)),
-      has_bias_(whole.bias.defined()),
-      dtype_(whole.weight.dtype()),
-      sizes_(checked_sizes("row_linear", in_, group_, std::move(sizes))) {
+    : cut_("row_linear", std::move(group), whole, 1, std::move(sizes)) {
   take(whole);
 }
 
-std::map<std::string, Placement> RowLinear::placements() const {
-  return {{"weight", Placement::cut({out_, in_}, 1, sizes_, rank_)}};
-}
+std::map<std::string, Placement> RowLinear::placements() const { return {{"weight", cut_.of_weight()}}; }
 
 std::vector<std::string> RowLinear::elsewhere() const {
-  return has_bias_ && rank_ ? std::vector<std::string>{"bias"} : std::vector<std::string>();
+  return cut_.has_bias && cut_.rank ? std::vector<std::string>{"bias"} : std::vector<std::string>();
 }
 
 void RowLinear::take(const nn::Linear& whole) {
-  put(weight, placements().at("weight").of(whole.weight));
-  if (has_bias_ && rank_ == 0) put(bias, whole.bias.detach());
+  put(weight, cut_.of_weight().of(whole.weight));
+  if (cut_.has_bias && cut_.rank == 0) put(bias, whole.bias.detach());
 }
 
-void RowLinear::reset(Generator& generator) { take(nn::Linear(in_, out_, generator, has_bias_, dtype_)); }
+void RowLinear::reset(Generator& generator) { take(cut_.drawn(generator)); }
 
 Part RowLinear::operator()(const Tensor& x) {
-  count_copies_once(rank_);
-  return {ops::linear(x, weight, bias), group_, group_.size() > 1 ? str() : ""};
+  count_copies_once(cut_.rank);
+  return {ops::linear(x, weight, bias), cut_.group, cut_.group.size() > 1 ? str() : ""};
 }
 
-std::string RowLinear::str() const { return fmt::format("RowLinear({}, {})", in_, out_); }
+std::string RowLinear::str() const { return fmt::format("RowLinear({}, {})", cut_.in, cut_.out); }
 
 }  // namespace troupe::tp

@@ -12,6 +12,22 @@ struct LinearOptions {
   std::vector<int64_t> sizes = {};  ///< of the ranks, of what is cut; empty: even_sizes()
 };
 
+/// Not for users: how a linear layer is cut over the ranks of a group, along a dimension of its weight.
+struct LinearCut {
+  /// `what`: the layer, for errors.
+  LinearCut(const char* what, Group group, const nn::Linear& whole, int64_t dim, std::vector<int64_t> sizes);
+  /// A whole one, drawn anew.
+  nn::Linear drawn(Generator& generator) const { return {in, out, generator, has_bias, dtype}; }
+  Placement of_weight() const { return Placement::cut({out, in}, dim, sizes, rank); }
+
+  Group group;
+  size_t rank;
+  int64_t in, out, dim;
+  bool has_bias;
+  DType dtype;
+  std::vector<int64_t> sizes;  // of the ranks
+};
+
 /// nn::Linear whose outputs are cut: each rank computes some of them from x, which is whole. Initial values
 /// are those of nn::Linear, of which each rank has a part.
 class ColumnLinear : public nn::Layer, public CutModule {
@@ -29,22 +45,17 @@ class ColumnLinear : public nn::Layer, public CutModule {
   std::map<std::string, Placement> placements() const override;
 
   /// Of the ranks, along the outputs; where this one's begin.
-  const std::vector<int64_t>& sizes() const& { return sizes_; }
-  std::vector<int64_t> sizes() && { return std::move(sizes_); }
-  const Group& group() const& { return group_; }
-  Group group() && { return std::move(group_); }
+  const std::vector<int64_t>& sizes() const& { return cut_.sizes; }
+  std::vector<int64_t> sizes() && { return std::move(cut_.sizes); }
+  const Group& group() const& { return cut_.group; }
+  Group group() && { return std::move(cut_.group); }
   int64_t first() const;
 
   Tensor weight;  ///< [some of out, in]
   Tensor bias;    ///< [some of out]; undefined without
 
  private:
-  Group group_;
-  size_t rank_;
-  int64_t in_, out_;
-  bool has_bias_;
-  DType dtype_;
-  std::vector<int64_t> sizes_;
+  LinearCut cut_;
 };
 
 /// nn::Linear whose inputs are cut: each rank has some of x, and what it computes is a summand. Rank 0 has
@@ -70,12 +81,7 @@ class RowLinear final : public nn::Module, public CutModule {
   Tensor bias;    ///< [out], of rank 0; undefined elsewhere, and without
 
  private:
-  Group group_;
-  size_t rank_;
-  int64_t in_, out_;
-  bool has_bias_;
-  DType dtype_;
-  std::vector<int64_t> sizes_;
+  LinearCut cut_;
 };
 
 /// `sizes` if they cut n for the ranks, even ones if there are none; `invalid` else.
