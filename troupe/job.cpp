@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <thread>
 
 #include "actors/cluster/quiesce.h"
@@ -21,6 +20,7 @@
 #include "troupe/build_id.h"
 #include "troupe/committer.h"
 #include "troupe/job_saver.h"
+#include "troupe/job_workers.h"
 #include "troupe/rehearsal.h"
 #include "troupe/witness.h"
 
@@ -68,57 +68,6 @@ struct Job::Parts {
   using Event = Committer::Event;
   using Action = Committer::Action;
 
-  template <class Answer, class... Args>
-  using Service = internal::actors::Service<Answer(Args...)>;
-  // The answers of all workers, once all have answered; or the first error, a lost worker before others.
-  template <class Answer, class... Args>
-  std::vector<std::pair<std::string, Answer>> ask_all(const Service<Answer, Args...>& question,
-                                                      const Args&... args) {
-    return answers(asked(question, args...));
-  }
-  template <class Answer>
-  using Asked = std::vector<std::pair<std::string, Future<Answer>>>;
-  template <class Answer, class... Args>
-  Asked<Answer> asked(const Service<Answer, Args...>& question, const Args&... args) {
-    Asked<Answer> out;
-    if (!cluster_) return out;
-    Worker& worker = cluster_->worker();
-    for (const auto& m : worker.members().all())
-      out.emplace_back(m.name, question.ask(worker, m.id, args...));
-    miss_nobody();
-    return out;
-  }
-  template <class Answer>
-  static std::vector<std::pair<std::string, Answer>> answers(const Asked<Answer>& asked) {
-    std::vector<std::pair<std::string, Answer>> out;
-    std::optional<Error> failure;
-    for (const auto& [name, answer] : asked) {
-      const Result<Answer>& result = answer.wait();
-      if (result.ok())
-        out.emplace_back(name, result.value());
-      else if (!failure || result.error().kind() == ErrorKind::disconnected)
-        failure = result.error();
-    }
-    if (failure) throw *failure;
-    return out;
-  }
-
-  // Who is lost, or about to leave, is not asked: a checkpoint would be without that worker's actors. Until
-  // it is known which there are, it may be anyone's.
-  void miss_nobody() const {
-    const auto& members = cluster_->worker().members();
-    std::set<std::string> hosts;
-    if (layout_)
-      for (const auto& [path, worker] : *layout_) hosts.insert(worker);
-    for (const WorkerId id : members.lost())
-      if (!layout_ || hosts.contains(members.name_of(id))) throw *members.loss(id);
-    for (const auto& m : members.all()) hosts.erase(m.name);
-    if (!hosts.empty())
-      throw_error(ErrorKind::disconnected,
-                  "[job] worker " + *hosts.begin() + ", which has actors of the job, is about to leave");
-  }
-
-  int64_t world() const { return cluster_ ? static_cast<int64_t>(cluster_->workers().size()) : 1; }
   bool on_driver() const { return std::this_thread::get_id() == driver_thread_; }
   std::optional<Error> rest(Duration limit);
   void load(int64_t step);
@@ -141,6 +90,7 @@ struct Job::Parts {
   }
 
   Cluster* const cluster_;
+  internal::JobWorkers workers_{cluster_};
   const Checkpoints options_;
   const std::string name_;
   std::string dir_;  // with the name
@@ -149,9 +99,8 @@ struct Job::Parts {
   bool begun_ = false, resumed_ = false, repeat_ = true;  // the last: steps made again have their bits
   std::optional<internal::Witness> witness_;
   const std::optional<internal::Rehearsal> rehearsal_ = internal::Rehearsal::current();
-  std::optional<std::map<std::string, std::string>> layout_;  // of the actors that belong to the job
-  OwnedState driver_;                                         // its snapshot
-  datasets::CheckpointIndex index_;                           // of the checkpoint that is being made
+  OwnedState driver_;                // its snapshot
+  datasets::CheckpointIndex index_;  // of the checkpoint that is being made
   Duration started_{};
   std::thread::id driver_thread_;
   std::thread writer_;
@@ -249,12 +198,12 @@ void Job::Parts::load(int64_t step) {
       internal::log::warning("[job] " + dir_ + " was written by another build of the program");
     // Who sums what in which order may be another matter then.
     repeat_ = index.program == internal::build_id() && index.instructions == ops::cpu_levels() &&
-              index.world == world();
+              index.world == workers_.world();
     if (index.instructions != ops::cpu_levels())
       internal::log::warning("[job] " + dir_ + " was written with the instructions " + index.instructions +
                              ", here they are " + ops::cpu_levels() + ": sums may differ in the last bit");
     std::map<std::string, std::string> layout, wanted = index.layout;
-    for (const auto& [worker, actors] : ask_all(internal::kLoadCheckpoint, name_, step)) {
+    for (const auto& [worker, actors] : workers_.ask_all(internal::kLoadCheckpoint, name_, step)) {
       for (const std::string& path : actors.paths) layout[path] = worker, wanted.erase(path);
       repeat_ = repeat_ && actors.repeat;
     }
@@ -266,7 +215,7 @@ void Job::Parts::load(int64_t step) {
     }
     internal::load_driver({checkpoint.tensors(std::string(kDriver) + ".", true),
                            checkpoint.tensors(std::string(kDriver) + ".", false)});
-    layout_ = std::move(layout);
+    workers_.layout = std::move(layout);
   } catch (const Error& e) {
     if (e.kind() == ErrorKind::disconnected || e.kind() == ErrorKind::cancelled) throw;
     throw CheckpointRefused(ErrorKind::invalid, "[job] the checkpoint of step " + std::to_string(step) +
@@ -339,9 +288,7 @@ void Job::Parts::perform(const Committer::Actions& actions) {
         break;
       case Action::drop:
         driver_ = {};
-        if (cluster_)
-          for (const auto& m : cluster_->worker().members().all())
-            (void)internal::kDropSnapshot.tell(cluster_->worker(), m.id);
+        workers_.tell(internal::kDropSnapshot);
         break;
       case Action::abandon:
         folder_->abandon(writing_step_);
@@ -378,7 +325,7 @@ void Job::Parts::take_snapshots() {
   try {
     std::map<std::string, std::string> layout;
     bool repeat = true;
-    for (const auto& [worker, actors] : ask_all(internal::kTakeSnapshot, internal::this_process())) {
+    for (const auto& [worker, actors] : workers_.ask_all(internal::kTakeSnapshot, internal::this_process())) {
       repeat = repeat && actors.repeat;
       for (const std::string& path : actors.paths)
         if (!layout.emplace(path, worker).second)
@@ -386,18 +333,18 @@ void Job::Parts::take_snapshots() {
                         ": several threads of the driver make actors of one type");
     }
     repeat_ = repeat_ && repeat;
-    if (layout_ && *layout_ != layout) {
+    if (workers_.layout && *workers_.layout != layout) {
       std::vector<std::string> changes;
       for (const auto& [path, worker] : layout)
-        if (!layout_->contains(path)) changes.push_back(path + " has come");
-      for (const auto& [path, worker] : *layout_)
+        if (!workers_.layout->contains(path)) changes.push_back(path + " has come");
+      for (const auto& [path, worker] : *workers_.layout)
         if (!layout.contains(path)) changes.push_back(path + " has gone");
       throw_invalid("[job] since the loop began " + fmt::format("{}", fmt::join(changes, ", ")) +
                     "; a checkpoint has the actors that were there when it began, and they stay");
     }
     OwnedState driver;
     internal::add_owned(driver, kDriver, internal::state_of_driver());
-    layout_ = layout;
+    workers_.layout = layout;
     driver_ = std::move(driver);
     index_.layout = std::move(layout);
   } catch (...) {
@@ -446,19 +393,19 @@ void Job::Parts::write() {
     }
     if (files) {
       const std::string folder = folder_->begin(index_.step);
-      const auto asked = this->asked(internal::kWriteSnapshot, name_, index_.step);
+      const auto asked = workers_.ask(internal::kWriteSnapshot, name_, index_.step);
       std::optional<Error> failure;
       try {
         index_.files = internal::write_files(folder, kDriver, std::exchange(driver_, {}));
       } catch (...) {
         failure = current_error();  // the others still write to that folder
       }
-      for (auto& [worker, files_of] : answers(asked))
+      for (auto& [worker, files_of] : internal::JobWorkers::answers(asked))
         index_.files.insert(index_.files.end(), files_of.begin(), files_of.end());
       if (failure) throw *failure;
     } else {
       index_.instructions = ops::cpu_levels();
-      index_.world = world();
+      index_.world = workers_.world();
       folder_->commit(index_);
       event = Event::committed;
     }
