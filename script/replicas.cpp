@@ -35,6 +35,7 @@ std::shared_ptr<Replicas> Replicas::make(Session& session, Value model, ValueMap
   out.buckets.first = options.take("first_bucket", out.buckets.first);
   out.buckets.others = options.take("bucket", out.buckets.others);
   out.compression = options.take("compression", out.compression);
+  out.shard = parallel::shard_named(options.take("shard", std::string("none")));
   std::vector<AnyRef> actors;
   if (auto* list = model.get_if<ValueList>()) {
     actors = references_in(std::move(*list));
@@ -45,7 +46,8 @@ std::shared_ptr<Replicas> Replicas::make(Session& session, Value model, ValueMap
       for (const std::string& w : session.cluster().workers()) places.emplace_back(w);
     else
       places = places_of(on, "[data parallel]");
-    for (const Place& place : places) actors.push_back(session.spawn("Module", place, {model}));
+    const char* const type = out.shard == parallel::Shard::all ? "ShardedModule" : "Module";
+    for (const Place& place : places) actors.push_back(session.spawn(type, place, {model}));
   }
   options.end();
   return std::shared_ptr<Replicas>(new Replicas(std::move(actors), out));

@@ -13,10 +13,9 @@ namespace troupe::script {
 /// parallel::DataParallel of actors whose type is known by name.
 class Replicas : public parallel::AnyDataParallel {
  public:
-  /// Actors of one type, each a reference; or a module's specification, of which each worker gets a "Module".
-  /// Options: on (the workers, for a module), buffers, first_bucket, bucket (bytes), compression.
-  /// `invalid` with the
-  /// nearest name for others.
+  /// Actors of one type, each a reference; or a module's specification, of which each worker gets a "Module",
+  /// or with Shard::all a "ShardedModule". Options: on (the workers, for a module), buffers, first_bucket,
+  /// bucket (bytes), compression, shard. `invalid` with the nearest name for others.
   static std::shared_ptr<Replicas> make(Session& session, Value model, ValueMap options);
 
   const std::vector<AnyRef>& actors() const { return actors_; }

@@ -15,6 +15,7 @@
 #include "parallel/pipeline/runner.h"
 #include "parallel/pipeline/schedule/choose_policy.h"
 #include "parallel/pipeline/stage/stage_parameters.h"
+#include "parallel/sharded/sharded_module.h"
 #include "rref/ref_table.h"
 
 namespace troupe::parallel {
@@ -378,6 +379,6 @@ Future<std::vector<Value>> Pipeline::forward_async(const Value& batch, const Ste
   });
 }
 
-internal::actors::TypeRegistry builtin_actors() { return hosting<Runner, DriverLoss>(); }
+internal::actors::TypeRegistry builtin_actors() { return hosting<Runner, DriverLoss, ShardedModule>(); }
 
 }  // namespace troupe::parallel

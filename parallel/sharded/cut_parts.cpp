@@ -10,6 +10,7 @@
 #include "ops/ops.h"
 #include "parallel/sharded/part_pieces.h"
 #include "parallel/sharded/sharded.h"
+#include "parallel/sharded/sharded_module.h"
 
 namespace troupe::parallel {
 namespace {
@@ -54,7 +55,10 @@ CutParts::CutParts(Actor& actor, const Group& group) {
   const std::string label = internal::actors::current_cell()->label();
   const nn::HeldModule held(actor);
   std::vector<Found> found;
-  if (held) find(*held.get(), "", "", found);
+  if (auto* const beside = dynamic_cast<ShardedModule*>(&actor))
+    for (PartBeside& part : beside->parts()) found.push_back({part.name, &part, part.layer});
+  else if (held)
+    find(*held.get(), "", "", found);
   if (found.empty())
     throw_invalid(
         "[data parallel] actor " + label +

@@ -1,5 +1,5 @@
-// The scripts of examples/repl run, and mixed.lua and data_parallel.lua give the bits of the same programs in
-// C++.
+// The scripts of examples/repl run, and mixed.lua, data_parallel.lua and sharded.lua give the bits of the
+// same programs in C++.
 #include <catch2/catch.hpp>
 #include <filesystem>
 
@@ -141,6 +141,10 @@ TEST_CASE("replicas in Lua have the bits of the same in C++") {
   CHECK(in_lua.size() == 157);
   CHECK(in_lua == replicated(3));
   CHECK(in_lua.back() < 0.5 * in_lua.front());
+  for (const char* shard : {"all", "gradients", "state"}) {
+    INFO(shard);
+    CHECK(run_script("sharded.lua", {"1", shard}) == in_lua);
+  }
 }
 
 TEST_CASE("the other scripts of the examples run, and draw") {

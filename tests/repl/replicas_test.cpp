@@ -89,6 +89,34 @@ TEST_CASE("in the shell a module has a replica on each worker") {
   )lua") == "");
 }
 
+TEST_CASE("in the shell replicas divide a model, and its state goes from one shard to another") {
+  ShellOfReplicas shell;
+  CHECK(shell.run(R"lua(
+    local layers = nn.sequential{nn.linear(3, 4), "tanh", nn.linear(4, 2)}
+    local net = data_parallel(layers, {shard = "all"})
+    assert(net:replicas()[1].type:find("ShardedModule$"))
+    local piece = net:replicas()[1]:state_dict()["0.weight"]
+    assert(piece == nil or piece:numel() < 12)
+    local plain = data_parallel(layers, {shard = "none", on = {"w2", "w0"}})
+    plain:load_state_dict(net:state_dict())
+    local x, y = ops.randn({7, 3}), ops.randn({7, 2})
+    assert(net(x):get():eq(plain(x)):all():item())
+    local a, b = optim.adam(net, {lr = 0.1}), optim.adam(plain, {lr = 0.1})
+    for _ = 1, 3 do
+      local step <close> = context()
+      local p, q = ops.mse_loss(net(x), y), ops.mse_loss(plain(x), y)
+      step:backward(p)
+      step:backward(q)
+      a:step(step)
+      b:step(step)
+      assert(math.abs(p:item() - q:item()) < 1e-5)
+    end
+    local one = data_parallel(nn.linear(3, 2), {shard = "all"})  -- a module that is one part
+    assert(one(x):get().shape[1] == 7)
+    assert(one:state_dict().weight:numel() == 6)
+  )lua") == "");
+}
+
 TEST_CASE("in the shell replicas that cannot be say why") {
   ShellOfReplicas shell;
   for (const auto& [text, error] : std::vector<std::pair<std::string, std::string>>{
@@ -99,6 +127,9 @@ TEST_CASE("in the shell replicas that cannot be say why") {
             "replicas are actors of one type; got Scorer"},
            {"data_parallel(nn.linear(3, 2), {buffer = false})", "did you mean \"buffers\"?"},
            {"data_parallel(nn.linear(3, 2), {compression = 'zip'})", "option compression"},
+           {"data_parallel(nn.linear(3, 2), {shard = 'half'})", "expected none, state, gradients or all"},
+           {"data_parallel({spawn('Scorer', 'w0')}, {shard = 'all'})(ops.ones({2, 3})):get()",
+            "parallel::Sharded<...>"},
            {"data_parallel({spawn('Scorer', 'w0')}, {on = 'w1'})", "has no option \"on\""},
            {"data_parallel(nn.linear(3, 2), {on = 1})", "expected the name of a worker or a list of them"},
            {"data_parallel{spawn('Scorer', 'w0')}:mean('loss', ops.ones({2, 3}), ops.ones({2, 2}), 1)",

@@ -37,7 +37,8 @@ constexpr HelpEntry kGlobals[] = {
     {"data_parallel", "data_parallel(model[, options]) -> replicas",
      "Replicas of one model that stay equal and learn from their rows of each batch: actors, {a, b}, or a "
      "module, one on each worker. Options: on (workers, for a module), buffers, first_bucket, bucket "
-     "(bytes), compression."},
+     "(bytes), compression, shard (none, state, gradients, all: what replicas divide; with all, each layer "
+     "of a sequential is whole only while it runs)."},
     {"split", "split(x) -> split",
      "A batch whose rows the replicas divide; or what each of them gets, split{x0, x1}."},
     {"optim.clip_grad_norm", "optim.clip_grad_norm({opt, ...}, most[, step]) -> number",
@@ -183,6 +184,9 @@ constexpr HelpEntry kMethods[] = {
      "Passes of the context leave their gradients with the replicas until it is closed; the next one sums "
      "them as well. Write local later <close> = n:accumulate()."},
     {"replicas:replicas", "n:replicas() -> list", "The actors."},
+    {"replicas:state_dict", "n:state_dict() -> table",
+     "Parameters and buffers by name, whole whatever replicas divide."},
+    {"replicas:load_state_dict", "n:load_state_dict(table)", "All replicas take them."},
     {"accumulation:close", "later:close()", "Ends it."},
     {"mesh:group", "m:group(dim) -> group",
      "Of this script's worker: those that differ from it in that dimension alone."},

@@ -105,6 +105,17 @@ int list_replicas(lua_State* L) {
   }
   return 1;
 }
+int replicas_state(lua_State* L) {
+  ValueMap out;
+  for (auto& [name, t] : of(L).session().get(get<ReplicasObject>(L, 1)->state_dict())) out[name] = t;
+  push(L, Value(std::move(out)));
+  return 1;
+}
+int replicas_load_state(lua_State* L) {
+  const ReplicasObject net = get<ReplicasObject>(L, 1);
+  of(L).session().get(net->load_state_dict(state_at(L, 2, "net:load_state_dict(state)")));
+  return 0;
+}
 int replicas_length(lua_State* L) {
   lua_pushinteger(L, static_cast<lua_Integer>(get<ReplicasObject>(L, 1)->size()));
   return 1;
@@ -145,6 +156,8 @@ void open_replicas(lua_State* L) {
                                 {"rows", guarded<replicas_rows>},
                                 {"accumulate", guarded<replicas_accumulate>},
                                 {"replicas", guarded<list_replicas>},
+                                {"state_dict", guarded<replicas_state>},
+                                {"load_state_dict", guarded<replicas_load_state>},
                                 {"__call", guarded<replicas_forward>},
                                 {"__len", guarded<replicas_length>},
                                 {"__tostring", guarded<replicas_to_string>}});
