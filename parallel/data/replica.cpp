@@ -15,6 +15,7 @@
 #include "ops/ops.h"
 #include "parallel/data/reducer_names.h"
 #include "parallel/sharded/cut_parts.h"
+#include "parallel/tensor/placement.h"
 
 namespace troupe::parallel {
 namespace {
@@ -113,6 +114,7 @@ Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
   const auto here = std::make_shared<Joined>(
       Joined{order.group, {order.group, parameters, options}, order.buffers ? buffers : Tensors()});
   here->parts = parts;
+  tp::count_copies_anew();
   internal::actors::current_cell()->attachments()[attachment(order.key)] = here;
   if (order.group.rank() > 0 && shard == Shard::none)
     for (const Tensor& p : parameters) optim::leave_out_of_norms(p);
@@ -187,6 +189,8 @@ void install_replicas(internal::actors::Worker& worker) {
   serve<kLoadState, load_state_dict>(worker);
   serve<kLeave, leave_replicas>(worker);
 }
+
+void set_share(const std::string& key, double share) { joined(key)->parts.set_share(share); }
 
 const GradientReducer* reducer_of(const std::string& key) {
   const auto found = find_joined(key);

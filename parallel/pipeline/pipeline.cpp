@@ -158,11 +158,16 @@ void Pipeline::connect() {
 
 // Once the ties are: the first pipeline's stages have the values that all others take.
 void Pipeline::join_replicas() {
-  if (options_.shard == Shard::all)
+  if (options_.shard == Shard::all && !options_.joint && !options_.replicas.empty())
     throw_invalid(
-        "[pipeline] replicas of stages keep their parameters whole: use Shard::gradients, or "
-        "DataParallel with Shard::all");
+        "[pipeline] replicas of stages gather their parameters together, and pipelines that are made one by "
+        "one know nothing of each other: use Pipelines, or Shard::gradients");
   if (options_.replicas.empty()) return;
+  if (options_.shard == Shard::all && !options_.tied.empty())
+    throw_invalid(
+        "[pipeline] ties are of whole parameters, and Shard::all leaves pieces: use Shard::gradients, or "
+        "leave "
+        "out the ties");
   if (options_.replicas.size() != stages_.size())
     throw_invalid(
         fmt::format("[pipeline] replicas of {} stages, and there are {}: give a group for each stage",
@@ -267,7 +272,7 @@ std::shared_ptr<Pipeline::Run> Pipeline::prepare(std::vector<Value> batch, const
                      .record = record,
                      .recompute = {},
                      .weights = run->weights,
-                     .total = run->total,
+                     .total = options.share > 0 ? options.share : run->total,
                      .batch = {},
                      .targets = {},
                      .given = {}};
@@ -372,7 +377,11 @@ Future<void> Pipeline::keep_versions() {
 
 Future<std::vector<Value>> Pipeline::forward_async(const Value& batch, const StepOptions& options) {
   const int count = parts_of(rows_of(batch, "the batch"));
-  const auto run = prepare(split_batch(batch, count, "the batch"), options, false);
+  return forward_async(split_batch(batch, count, "the batch"), options);
+}
+
+Future<std::vector<Value>> Pipeline::forward_async(std::vector<Value> batch, const StepOptions& options) {
+  const auto run = prepare(std::move(batch), options, false);
   return start(run).then([run, kept = report_](const std::vector<RunnerReport>& parts) {
     kept->keep(join(parts, run->policy));
     return parts.back().outputs;

@@ -102,8 +102,8 @@ struct PipelineOptions {
   /// them with the gradients of the mean over the rows of all, which are summed stage by stage, so late
   /// stages' sums go while early stages still run. The n-th steps of all pipelines belong together.
   std::vector<Group> replicas = {};
-  /// What these divide of the training state of a stage: nothing, Shard::state or Shard::gradients.
-  /// Shard::all is `invalid`.
+  /// What these divide of the training state of a stage. Shard::all is for Pipelines, whose stages then are
+  /// made of parts that are parallel::Sharded.
   Shard shard = Shard::none;
   /// Not for users: the number of several pipelines whose stages meet (Pipelines).
   uint64_t joint = 0;
@@ -120,6 +120,8 @@ struct StepOptions {
   /// only, and its loss may be NaN (no target in it, say). The loss of the step is the weighted mean, and so
   /// are the gradients: the same as of the whole batch, however it is cut.
   std::vector<double> weights = {};
+  /// Not for users: what the step counts for among those of all replicas; 0: the sum of the weights.
+  double share = 0;
 };
 
 struct StepResult {
@@ -160,6 +162,7 @@ class Pipeline {
     return forward_async(batch, options).get();
   }
   Future<std::vector<Value>> forward_async(const Value& batch, const StepOptions& options = {});
+  Future<std::vector<Value>> forward_async(std::vector<Value> batch, const StepOptions& options = {});
 
   /// Ready when all forwards of the last step that was begun are done, on all workers.
   Future<void> forwards_done();

@@ -39,7 +39,7 @@ Pipelines::Pipelines(const Here& here, Points points, const std::vector<AnyRef>&
   points.check_all(actors.size());
   if (has(points_, dims.replicas)) dim_ = dims.replicas, replicas_ = points_.size(dim_);
   const size_t stages = points.size(dims.stages), count = points_.size();
-  check_options(options, count > replicas_);
+  check_options(options, count > replicas_ || (replicas_ > 1 && options.shard == Shard::all));
   internal::actors::Worker& worker = here.table().worker();
   if (count > 1) options.joint = (uint64_t{worker.id()} << 40) | worker.next_number();
 
@@ -73,6 +73,13 @@ std::vector<Value> Pipelines::rows_of_replicas(const Value& batch, const char* w
     throw_invalid(fmt::format("[pipelines] {} has {} rows for {} replicas: each needs one at least", what,
                               rows, replicas_));
   return split_batch(batch, static_cast<int>(replicas_), what);
+}
+
+// Those with fewer rows than micro-batches decide for all, since ranks of a stage may meet in each of them.
+int Pipelines::micro_batches(const std::vector<Value>& of_replicas, const char* what) const {
+  int64_t rows = rows_of(of_replicas[0], what);
+  for (const Value& part : of_replicas) rows = std::min(rows, rows_of(part, what));
+  return pipelines_.front().parts_of(rows);
 }
 
 std::vector<StepOptions> Pipelines::options_of_replicas(const StepOptions& options) const {
@@ -124,10 +131,17 @@ Future<StepResult> Pipelines::step_async(const Value& batch, const Value& target
                                          const StepOptions& options) {
   check_rows(batch, targets, static_cast<int>(replicas_));
   const auto xs = rows_of_replicas(batch, "the batch"), ys = rows_of_replicas(targets, "the targets");
-  const auto own = options_of_replicas(options);
+  auto own = options_of_replicas(options);
+  const int count = std::min(micro_batches(xs, "the batch"), micro_batches(ys, "the targets"));
+  const auto rows = static_cast<double>(rows_of(batch, "the batch"));
+  for (size_t r = 0; r < replicas_; ++r) {
+    check_rows(xs[r], ys[r], count);
+    if (replicas_ > 1) own[r].share = static_cast<double>(rows_of(xs[r], "the batch")) / rows;
+  }
   const auto steps = begin_all([&](size_t i) {
     const size_t r = replica_of_[i];
-    return pipelines_[i].step_async(xs[r], ys[r], own[r]);
+    return pipelines_[i].step_async(split_batch(xs[r], count, "the batch"),
+                                    split_batch(ys[r], count, "the targets"), own[r]);
   });
   const bool single = pipelines_.size() == 1;
   std::vector<std::string> places;
@@ -160,8 +174,11 @@ Future<StepResult> Pipelines::step_async(const Value& batch, const Value& target
 Future<std::vector<Value>> Pipelines::forward_async(const Value& batch, const StepOptions& options) {
   const auto xs = rows_of_replicas(batch, "the batch");
   const auto own = options_of_replicas(options);
-  const auto runs = begin_all(
-      [&](size_t i) { return pipelines_[i].forward_async(xs[replica_of_[i]], own[replica_of_[i]]); });
+  const int count = micro_batches(xs, "the batch");
+  const auto runs = begin_all([&](size_t i) {
+    const size_t r = replica_of_[i];
+    return pipelines_[i].forward_async(split_batch(xs[r], count, "the batch"), own[r]);
+  });
   return runs.then(
       [replica_of = replica_of_, replicas = replicas_](const std::vector<std::vector<Value>>& outputs) {
         std::vector<Value> rows;

@@ -44,10 +44,10 @@ class Pipelines {
             PipelineOptions options, PipelinesDims dims);
 
   /// Forward and backward of a batch, whose rows are divided over the replicas as evenly as they go and cut
-  /// into micro-batches there. The gradients are then in the autograd::Context that is alive on this thread:
-  /// those of the mean over all rows. `invalid` for fewer rows than replicas, and for weights where there are
-  /// several of these. Where a rank failed, the error is that of the first, and all forget the step; the
-  /// context of the step has to end before the next.
+  /// there into micro-batches, as many everywhere. The gradients are then in the autograd::Context that is
+  /// alive on this thread: those of the mean over all rows. `invalid` for fewer rows than replicas, and for
+  /// weights where there are several of these. Where a rank failed, the error is that of the first, and all
+  /// forget the step; the context of the step has to end before the next.
   StepResult step(const Value& batch, const Value& targets, const StepOptions& options = {}) {
     return step_async(batch, targets, options).get();
   }
@@ -69,6 +69,7 @@ class Pipelines {
     return {actors.begin(), actors.end()};
   }
   std::vector<Value> rows_of_replicas(const Value& batch, const char* what) const;
+  int micro_batches(const std::vector<Value>& of_replicas, const char* what) const;
   std::vector<StepOptions> options_of_replicas(const StepOptions& options) const;
   template <class F>
   auto begin_all(const F& begin);

@@ -23,7 +23,7 @@ std::unique_ptr<Plan> plan_of(const std::string& text, size_t micro_batches) {
   return make_plan(one, 0);
 }
 
-// The backward passes of one micro-batch in all ranks of a stage meet under it.
+// One micro-batch's calls in all ranks of a stage meet under it, and its backward passes do.
 uint64_t meeting_of(uint64_t joint, const WorkId& id) {
   if (!joint) return 0;
   uint64_t number = joint;
@@ -315,7 +315,8 @@ Task<void> Runner::forward(Running& run, Done& done) {
   order.id = {setup_.pipeline, run.order.step, stage, m};
   order.method = to.method, order.arity = to.arity;
   order.first = stage == 0;
-  order.replicas = to.replicas;
+  order.replicas = to.replicas, order.total = run.order.total;
+  order.meeting = meeting_of(setup_.joint, order.id);
   if (order.first) {
     order.input = std::move(run.order.batch.at(index));
   } else {
@@ -367,6 +368,7 @@ Task<void> Runner::backward(Running& run, Done& done) {
   order.whole = whole;
   order.replicas = to.replicas, order.total = run.order.total;
   order.meeting = meeting_of(setup_.joint, order.id);
+  order.tied = !to.ties.empty();
   done.begin = now();
   auto grads = co_await kBackward.ask(to.actor, std::move(order));
   done.end = now();

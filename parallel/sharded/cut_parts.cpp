@@ -11,6 +11,7 @@
 #include "parallel/sharded/part_pieces.h"
 #include "parallel/sharded/sharded.h"
 #include "parallel/sharded/sharded_module.h"
+#include "parallel/tensor/placement.h"
 
 namespace troupe::parallel {
 namespace {
@@ -40,6 +41,12 @@ struct Found {
   nn::Module* module;
 };
 
+Tensors parameters_in(const std::vector<PartPieces::Parameter>& all) {
+  Tensors out;
+  for (const auto& p : all) out.push_back(p.whole);
+  return out;
+}
+
 void find(nn::Module& module, const std::string& name, const std::string& within, std::vector<Found>& all) {
   auto* const part = dynamic_cast<ShardedPart*>(&module);
   if (part && !within.empty())
@@ -59,7 +66,8 @@ CutParts::CutParts(Actor& actor, const Group& group) {
     for (PartBeside& part : beside->parts()) found.push_back({part.name, &part, part.layer});
   else if (held)
     find(*held.get(), "", "", found);
-  if (found.empty())
+  const Tensors all = actor.parameters();
+  if (found.empty() && std::any_of(all.begin(), all.end(), [](const Tensor& p) { return p.requires_grad(); }))
     throw_invalid(
         "[data parallel] actor " + label +
         " has no part that is whole only while it runs: make members of type parallel::Sharded<...>, "
@@ -84,7 +92,7 @@ CutParts::CutParts(Actor& actor, const Group& group) {
     }
     for (const auto& [impl, i] : here) ++uses[impl];
   }
-  const auto order = new_use_order();
+  uses_ = new_part_uses();
   for (size_t k = 0; k < found.size(); ++k) {
     auto& mine = parameters[k];
     std::erase_if(mine, [&](const auto& p) { return uses[p.whole.impl()] > 1; });
@@ -100,8 +108,10 @@ CutParts::CutParts(Actor& actor, const Group& group) {
       if (const auto& made = actor.made_parts())  // which would keep its elements
         std::erase_if(made->leaves, [&](const Tensor& leaf) { return leaf.is_same(p.whole); });
     }
-    const auto pieces = std::make_shared<PartPieces>(group, found[k].name, std::move(mine), order);
+    const Tensors before = parameters_in(mine);
+    const auto pieces = std::make_shared<PartPieces>(group, found[k].name, std::move(mine), uses_);
     found[k].part->pieces_ = pieces;
+    for (size_t i = 0; i < before.size(); ++i) tp::cut_piece(before[i], pieces->pieces()[i].piece);
     optim::update_pieces(pieces);
     parts_.push_back({pieces, std::move(wholes)});
   }
@@ -157,6 +167,10 @@ StateDict CutParts::load_pieces(StateDict whole) const {
         for (const std::string& name : pieces.parameters()[i].names) whole[name] = piece.detach();
   }
   return whole;
+}
+
+void CutParts::set_share(double share) const {
+  if (uses_) parallel::set_share(*uses_, share);
 }
 
 bool CutParts::is_piece(const Tensor& t) const {

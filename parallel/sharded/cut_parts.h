@@ -13,6 +13,7 @@
 namespace troupe::parallel {
 
 class PartPieces;
+struct PartUses;
 
 /// The parts of an actor, cut over a group of replicas of it, of which this is one.
 class CutParts {
@@ -26,6 +27,8 @@ class CutParts {
   /// The pieces have their elements, and there are no whole ones any more.
   void take();
   bool is_piece(const Tensor& t) const;
+  /// What this replica's gradients of parts count for, in the sum over all, from the next use on.
+  void set_share(double share) const;
   /// The state of the actor's module with whole parameters in the place of pieces. All replicas do the same,
   /// with a new tag.
   Task<StateDict> whole_state(StateDict with_pieces, std::string tag) const;
@@ -39,6 +42,7 @@ class CutParts {
     Tensors wholes;
   };
   std::vector<Part> parts_;
+  std::shared_ptr<PartUses> uses_;  // null without parts
 };
 
 }  // namespace troupe::parallel

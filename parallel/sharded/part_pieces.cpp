@@ -1,10 +1,12 @@
 #include "parallel/sharded/part_pieces.h"
 
+#include <map>
 #include <numeric>
 
 #include "actors/worker/start_task.h"
 #include "autograd/waiting_step.h"
 #include "core/base/error.h"
+#include "ops/ops.h"
 
 namespace troupe::parallel {
 
@@ -12,8 +14,13 @@ namespace troupe::parallel {
 /// the forward pass runs, and in each backward pass from the Gate to the Reduce.
 class PartUse final : public TensorStore {
  public:
-  PartUse(std::shared_ptr<PartPieces> part, tp::Meeting at, uint32_t version, Tensor flat)
-      : part_(part), at_(std::move(at)), version_(version), flat_(std::move(flat)), open_(1) {}
+  PartUse(std::shared_ptr<PartPieces> part, tp::Meeting at, uint32_t version, double its_share, Tensor flat)
+      : share(its_share),
+        part_(part),
+        at_(std::move(at)),
+        version_(version),
+        flat_(std::move(flat)),
+        open_(1) {}
 
   uint32_t put(const Tensor& t) override {
     if (!flat_.defined() || t.storage() != flat_.storage()) return kNot;
@@ -54,8 +61,9 @@ class PartUse final : public TensorStore {
     begin(pass);
     return std::move(coming_.extract(pass).mapped());
   }
-  /// The one before it in its context, whose backward pass comes after this one's.
+  /// The one before it in its call, whose backward pass comes after this one's.
   Ref<PartUse> before;
+  const double share;
 
  private:
   struct Kept {
@@ -71,13 +79,15 @@ class PartUse final : public TensorStore {
   std::map<uint64_t, Future<Tensor>> coming_;  // by pass
 };
 
-// Of one context.
-struct UseOrder {
+struct PartUses {
   uint64_t context = 0;
-  Ref<PartUse> last;
+  std::map<uint64_t, Ref<PartUse>> last = {};  // of the calls in that context
+  double share = 1;
 };
 
-std::shared_ptr<UseOrder> new_use_order() { return std::make_shared<UseOrder>(); }
+std::shared_ptr<PartUses> new_part_uses() { return std::make_shared<PartUses>(); }
+
+void set_share(PartUses& uses, double share) { uses.share = share; }
 
 namespace {
 
@@ -93,11 +103,14 @@ class Reduce final : public autograd::WaitingStep {
   std::string detail() const override { return use_->at().tag; }
   Future<Tensors> begin(Tensors grads, uint64_t pass) override {
     use_->close();  // nothing reads the parameters any more
-    for (const Tensor& g : grads)
-      if (g.defined() && g.requires_grad())
+    for (Tensor& g : grads) {
+      if (!g.defined()) continue;
+      if (g.requires_grad())
         throw_error(ErrorKind::unimplemented,
                     "[Sharded] gradients of a pass that is recorded (create_graph) go through no part: " +
                         use_->part()->name());
+      if (use_->share != 1) g = ops::mul(g, use_->share);
+    }
     return internal::actors::start_task<Tensors>(
         run(use_->part(), std::move(grads), use_->at().in_pass(pass).of("reduce")));
   }
@@ -145,12 +158,12 @@ std::vector<int64_t> counts_of(const std::vector<PartPieces::Parameter>& all) {
 }  // namespace
 
 PartPieces::PartPieces(const Group& group, std::string name, std::vector<Parameter> parameters,
-                       std::shared_ptr<UseOrder> order)
+                       std::shared_ptr<PartUses> uses)
     : group_(group),
       name_(std::move(name)),
       parameters_(std::move(parameters)),
       cut_(group_, counts_of(parameters_), parameters_.at(0).whole.options()),
-      order_(std::move(order)) {
+      uses_(std::move(uses)) {
   int64_t at = 0;
   Tensors wholes;
   for (Parameter& p : parameters_) {
@@ -220,7 +233,7 @@ Tensors PartPieces::unpack(const Tensor& came) const {
 Tensor PartPieces::run(const std::function<Tensor()>& f, Tensor flat, const tp::Meeting& at,
                        uint32_t version) {
   const bool record = grad_enabled();
-  Ref<PartUse> use = make_ref<PartUse>(shared_from_this(), at, version, flat);
+  Ref<PartUse> use = make_ref<PartUse>(shared_from_this(), at, version, uses_->share, flat);
   Ref<Node> reduce;
   if (record) reduce = make_ref<Reduce>(use);
   for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -242,8 +255,9 @@ Tensor PartPieces::run(const std::function<Tensor()>& f, Tensor flat, const tp::
   use->close();
   if (!record || !result.requires_grad()) return result;
   if (const uint64_t context = frame().context) {
-    if (order_->context == context) use->before = order_->last;
-    *order_ = {context, use};
+    if (uses_->context != context) uses_->context = context, uses_->last.clear();
+    Ref<PartUse>& last = uses_->last[at.call];
+    use->before = std::exchange(last, use);
   }
   const Tensor out = result.detach();
   out.set_grad_fn({make_ref<Gate>(use, result), 0});

@@ -12,9 +12,11 @@
 
 namespace troupe::parallel {
 
-/// The order of the uses of an actor's parts, for gathers that begin early.
-struct UseOrder;
-std::shared_ptr<UseOrder> new_use_order();
+/// The uses of an actor's parts: their order, for gathers that begin early.
+struct PartUses;
+std::shared_ptr<PartUses> new_part_uses();
+/// What gradients of later uses are multiplied by before replicas sum them.
+void set_share(PartUses& uses, double share);
 
 /// In the actor's mailbox.
 class PartPieces final : public optim::ParameterPieces, public std::enable_shared_from_this<PartPieces> {
@@ -28,7 +30,7 @@ class PartPieces final : public optim::ParameterPieces, public std::enable_share
   };
   /// Of one dtype and device.
   PartPieces(const Group& group, std::string name, std::vector<Parameter> parameters,
-             std::shared_ptr<UseOrder> order);
+             std::shared_ptr<PartUses> uses);
 
   /// What the function gives while the members are whole: `flat`, from a gather() at that meeting when the
   /// elements had that version.
@@ -70,7 +72,7 @@ class PartPieces final : public optim::ParameterPieces, public std::enable_share
   CutBucket cut_;
   Tensor elements_;  // this member's
   std::vector<Piece> pieces_;
-  const std::shared_ptr<UseOrder> order_;
+  const std::shared_ptr<PartUses> uses_;
 };
 
 }  // namespace troupe::parallel

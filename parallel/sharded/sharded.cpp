@@ -17,4 +17,14 @@ Task<Tensor> ShardedPart::use(std::function<Tensor()> f) {
   co_return part->run(f, std::move(flat), at, version);
 }
 
+Task<Tensor> ShardedPart::sum_of(std::function<tp::Part()> f) {
+  tp::Part part;
+  const auto summand = use([&part, &f] {
+    part = f();
+    return part.summand;
+  });
+  part.summand = co_await summand;
+  co_return co_await part;
+}
+
 }  // namespace troupe::parallel

@@ -3,10 +3,12 @@
 #include <functional>
 #include <memory>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "actors/cell/task.h"
 #include "nn/module.h"
+#include "parallel/tensor/convert.h"
 
 namespace troupe::parallel {
 
@@ -21,6 +23,7 @@ class ShardedPart {
   ShardedPart() = default;
   ~ShardedPart() = default;
   Task<Tensor> use(std::function<Tensor()> f);
+  Task<Tensor> sum_of(std::function<tp::Part()> f);
 
  private:
   friend class CutParts;
@@ -41,7 +44,8 @@ class ShardedPart {
 ///   };
 ///
 /// Elsewhere it is a module around M, whose call does not wait. Calls are those of actors' methods; all
-/// replicas call the same parts in the same order. Within a call parameters are whole, and nothing waits.
+/// replicas call the same parts in the same order. Within a call parameters are whole, and nothing waits: of
+/// an M that gives a tp::Part, the call gives the sum over the ranks, which it waits for afterwards.
 /// Outside of them the parameters of M are pieces, of one dimension or undefined. A parameter that several
 /// parts share, and one that needs no gradient, stays whole.
 template <class M>
@@ -52,9 +56,14 @@ class Sharded final : public nn::Module, public ShardedPart {
 
   template <class... A>
   Task<Tensor> operator()(A... args) {
-    return use([this, args = std::tuple(std::move(args)...)] {
-      return std::apply([this](const A&... a) { return module(a...); }, args);
-    });
+    if constexpr (std::is_same_v<std::invoke_result_t<M&, const A&...>, tp::Part>)
+      return sum_of([this, args = std::tuple(std::move(args)...)] {
+        return std::apply([this](const A&... a) { return module(a...); }, args);
+      });
+    else
+      return use([this, args = std::tuple(std::move(args)...)] {
+        return std::apply([this](const A&... a) { return module(a...); }, args);
+      });
   }
   void members(nn::Members& m) override { m("module", module); }
 

@@ -40,11 +40,11 @@ Meeting Meetings::next(const Group& group, const char* what, std::string_view la
     OfGroup& of = **at;
     Call alone;
     if (!call) alone.number = of.calls++;
-    Call& mine =
-        call ? call_of(of, {call->from(), call->call().id, call->call().store_as, call->began()}) : alone;
-    meeting = {named(of, mine.number, gone), "call " + std::to_string(mine.number) + ", " + what + " " +
-                                                 std::to_string(mine.conversions++) +
-                                                 (layer.empty() ? "" : " of " + std::string(layer))};
+    Call& mine = call ? call_of(of, key_of(*call)) : alone;
+    meeting = {named(of, mine.number, gone),
+               "call " + std::to_string(mine.number) + ", " + what + " " +
+                   std::to_string(mine.conversions++) + (layer.empty() ? "" : " of " + std::string(layer)),
+               mine.number};
     if (checks_ranks()) {
       if (!mine.checks) mine.checks = std::make_shared<std::vector<Future<void>>>();
       meeting.checks = mine.checks;
@@ -54,8 +54,23 @@ Meeting Meetings::next(const Group& group, const char* what, std::string_view la
   return meeting;
 }
 
+Meetings::CallKey Meetings::key_of(const Invocation& call) {
+  return {call.from(), call.call().id, call.call().store_as, call.began()};
+}
+
+void Meetings::number_call(uint64_t number) {
+  const CallKey key = key_of(frame().call->outermost());
+  const Lock lock(mutex_);
+  numbered_[key] = number;
+}
+
 Meetings::Call& Meetings::call_of(OfGroup& of, const CallKey& key) {
   if (const auto at = of.open.find(key); at != of.open.end()) return at->second;
+  if (const auto at = numbered_.find(key); at != numbered_.end()) {
+    Call& made = of.open[key];
+    made.number = at->second;
+    return made;
+  }
   const bool same_caller = key.from == of.newest.from;
   if (key.began < of.newest.began || (key.began == of.newest.began && same_caller && key.id < of.newest.id))
     throw_invalid(

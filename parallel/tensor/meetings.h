@@ -13,18 +13,23 @@
 #include "core/async/future.h"
 #include "core/base/mutex.h"
 
+namespace troupe::internal::actors {
+class Invocation;
+}
+
 namespace troupe::tp {
 
 /// Where an operation meets those of the other ranks.
 struct Meeting {
   Group group;
   std::string tag;
+  uint64_t call = 0;  ///< the number of its call
   /// What the call waits for before it gives anything to others; null unless ranks are checked.
   std::shared_ptr<std::vector<Future<void>>> checks = nullptr;
   /// That of its gradient in a pass. Passes over one step are under way at the same time.
   Meeting in_pass(uint64_t pass) const { return of("back in pass " + std::to_string(pass)); }
   /// Of what goes with it.
-  Meeting of(const std::string& what) const { return {group, tag + ", " + what}; }
+  Meeting of(const std::string& what) const { return {group, tag + ", " + what, call}; }
 };
 
 /// The meetings of conversions in one context on one worker, or of all without a context. Thread-safe.
@@ -48,6 +53,9 @@ class Meetings {
   /// for errors. Outside of actors each
   /// counts as a call. `invalid` in what an actor does besides calls, of which ranks know no order.
   Meeting next(const Group& group, const char* what, std::string_view layer) TROUPE_EXCLUDES(mutex_);
+  /// In a context: the call that this thread handles has that number in all groups, so that their ranks may
+  /// come to it in orders of their own. No other call of the context has it.
+  void number_call(uint64_t number) TROUPE_EXCLUDES(mutex_);
   /// The worker stops: there is nothing to forget any more.
   void stop() TROUPE_EXCLUDES(mutex_);
 
@@ -59,6 +67,7 @@ class Meetings {
     TimePoint began = TimePoint::min();
     auto operator<=>(const CallKey&) const = default;
   };
+  static CallKey key_of(const internal::actors::Invocation& call);
   struct Call {
     uint64_t number = 0, conversions = 0;
     std::shared_ptr<std::vector<Future<void>>> checks = nullptr;
@@ -78,6 +87,7 @@ class Meetings {
   const bool in_blocks_;
   internal::Mutex mutex_;
   std::vector<std::unique_ptr<OfGroup>> groups_ TROUPE_GUARDED_BY(mutex_);
+  std::map<CallKey, uint64_t> numbered_ TROUPE_GUARDED_BY(mutex_);  // by number_call()
 };
 
 /// Those of a worker. Thread-safe.

@@ -95,9 +95,27 @@ void count_copies_once(size_t rank) {
   cell->attachments()[kCounted] = true;
   const std::any& kept = cell->attachments()[kCut];
   const Tensors cut = kept.has_value() ? std::any_cast<const Tensors&>(kept) : Tensors();
+  const auto is_cut = [&](const Tensor& p) {
+    return std::ranges::any_of(cut, [&](const Tensor& t) { return t.is_same(p); });
+  };
   for (const Tensor& p : cell->object().parameters())
-    if (std::ranges::none_of(cut, [&](const Tensor& t) { return t.is_same(p); }))
-      optim::leave_out_of_norms(p);
+    if (p.is_leaf() && !is_cut(p)) optim::leave_out_of_norms(p);  // the others are whole for this call alone
+  for (const auto& pieces : optim::pieces_here())
+    for (const auto& p : pieces->pieces())
+      if (p.piece.defined() && !is_cut(p.whole) && !is_cut(p.piece)) optim::leave_out_of_norms(p.piece);
+}
+
+void cut_piece(const Tensor& parameter, const Tensor& piece) {
+  const auto cell = internal::actors::current_cell();
+  if (!cell) return;
+  const auto kept = cell->attachments().find(kCut);
+  if (kept == cell->attachments().end()) return;
+  for (Tensor& t : std::any_cast<Tensors&>(kept->second))
+    if (t.is_same(parameter)) t = piece;
+}
+
+void count_copies_anew() {
+  if (const auto cell = internal::actors::current_cell()) cell->attachments().erase(kCounted);
 }
 
 void put(Tensor& parameter, const Tensor& elements) {

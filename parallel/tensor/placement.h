@@ -50,6 +50,10 @@ void load_whole_state(nn::Module& module, const std::map<std::string, Tensor>& w
 void cut_parameter(const Tensor& parameter);
 /// Leaves the copies of this actor out of norms, unless its rank is 0. Layers do so when they are called.
 void count_copies_once(size_t rank);
+/// The same again, since replicas have cut parameters into pieces.
+void count_copies_anew();
+/// The actor has a piece in the place of a parameter, which is cut if that was.
+void cut_piece(const Tensor& parameter, const Tensor& piece);
 
 /// Makes an undefined parameter a leaf with those elements, or writes them to the one that there is.
 void put(Tensor& parameter, const Tensor& elements);

@@ -18,6 +18,7 @@
 #include "parallel/pipeline/stage/stage_method.h"
 #include "parallel/pipeline/stage/stage_norms.h"
 #include "parallel/pipeline/stage/stage_parameters.h"
+#include "parallel/tensor/meetings.h"
 
 namespace troupe::parallel {
 namespace {
@@ -123,7 +124,9 @@ Task<ForwardResult> forward(Actor& actor, ForwardOrder order) {
   if (!order.replicas.empty()) {  // after the step before, the parameters have the pieces of all
     const Future<void> gathered = replica_of(order.replicas).gathered();
     co_await gathered;
+    set_share(order.replicas, order.total);
   }
+  if (order.meeting && frame().context) tp::MeetingsOfWorker::here("pipeline")->number_call(order.meeting);
   GradMode mode(order.record);
   const auto norms = step_of(order.id).norms;
   const auto packed = step_of(order.id).packed;
@@ -251,6 +254,12 @@ Task<Tensors> input_gradients(BackwardOrder order) {
     co_return whole_pass(order.id, std::move(roots), std::move(grads));
   }
   pass.reset();
+  if (order.tied)
+    throw_invalid(fmt::format(
+        "[pipeline] stage {} has tied parameters and comes by other actors or ranks: gradients of "
+        "ties are summed where the pass stays within the stage; give the stages one actor, which "
+        "shares the parameter, or leave out the tie",
+        order.id.stage));
   // The stage asks other actors: a pass of the context goes there, and cannot be put off in parts.
   Live whole = std::move(live);
   live = {};

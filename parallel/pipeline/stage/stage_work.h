@@ -27,7 +27,9 @@ struct ForwardOrder {
   bool packs = false;  ///< weights will be read again in this step: keep them packed
   std::string loss;    ///< method that gives the loss of (output, target); empty: none
   Value target;
-  std::string replicas;  ///< as in CommitOrder
+  std::string replicas;  ///< as in CommitOrder, and its weight
+  double total = 1;
+  uint64_t meeting = 0;  ///< of ranks that meet in the call; 0: none do
 };
 
 struct BackwardOrder {
@@ -39,6 +41,7 @@ struct BackwardOrder {
   std::string replicas;  ///< as in CommitOrder, and its weight
   double total = 1;
   uint64_t meeting = 0;  ///< of its pass, if it has one of its own (BackwardOptions)
+  bool tied = false;     ///< other stages have copies of its parameters
 };
 
 /// Of which parameters (parameter_of()).
