@@ -13,18 +13,11 @@ ActorCell::ActorCell(ActorHost& host, ObjectId id, const ActorType& type, uint64
       type_(type),
       stream_(seed),
       path_(std::move(path)),
+      methods_(type.methods.size() + host.actor_methods.size()),
+      method_labels_(std::make_unique<std::atomic<const std::string*>[]>(methods_)),
       mailbox_(host.runtime.make_mailbox()) {
   label_ = object_name(type.name, id) + " on " + host.name;
-  // Most of what an actor takes: neither more of them nor longer ones than needed.
-  method_labels_.reserve(type.methods.size() + host.actor_methods.size());
-  const std::string here = place();
-  const auto add = [&](const std::string& method) {
-    method_labels_.push_back(method + " on " + here);
-    method_labels_.back().shrink_to_fit();
-  };
-  for (const auto& m : type.methods) add(type.name + "::" + m.name);
-  for (const auto& m : host.actor_methods) add(m.name);
-  const size_t kinds = method_labels_.size() + 1;
+  const size_t kinds = methods_ + 1;
   histories_ = std::make_unique<DispatchHistory[]>(kinds);
   of_type_ = host.live_cells.histories(type, kinds + 2);
   for (size_t i = 0; i < kinds; ++i) histories_[i].begin_like(of_type_[i]);
@@ -33,10 +26,19 @@ ActorCell::ActorCell(ActorHost& host, ObjectId id, const ActorType& type, uint64
 
 ActorCell::~ActorCell() {
   object_.reset();  // released without a job only if the worker never started it
+  for (size_t i = 0; i < methods_; ++i) delete method_labels_[i].load();
   host_.live_cells.destroyed();
 }
 
 std::string ActorCell::place() const { return host_.name + " (" + object_name(type_.name, id_) + ")"; }
+
+const std::string& ActorCell::make_label(size_t index) const {
+  const std::string& name = method(index).name;
+  const bool own = index < type_.methods.size();
+  auto made = std::make_unique<const std::string>((own ? type_.name + "::" + name : name) + " on " + place());
+  const std::string* other = nullptr;  // of a thread that was quicker
+  return method_labels_[index].compare_exchange_strong(other, made.get()) ? *made.release() : *other;
+}
 
 int64_t ActorCell::count(const std::string& kind) {
   Lock lock(counts_mutex_);
@@ -44,7 +46,7 @@ int64_t ActorCell::count(const std::string& kind) {
 }
 
 size_t ActorCell::find_method(uint64_t id) const {
-  for (size_t i = 0; i < method_labels_.size(); ++i)
+  for (size_t i = 0; i < methods_; ++i)
     if (method(i).id == id) return i;
   return kUnknown;
 }
@@ -55,7 +57,7 @@ const ActorType::Method& ActorCell::method(size_t index) const {
 }
 
 void ActorCell::construct(ActorType::Constructor::Make make, ValueList args) {
-  DispatchHistory& history = of_type_[method_labels_.size() + 1];
+  DispatchHistory& history = of_type_[methods_ + 1];
   post(
       [this, &history, make, args = std::move(args)]() mutable {
         const TimePoint start = host_.clock.now();
@@ -131,7 +133,7 @@ void ActorCell::cancel_suspensions(const Error& why) {
 }
 
 void ActorCell::release() {
-  DispatchHistory& history = of_type_[method_labels_.size() + 2];
+  DispatchHistory& history = of_type_[methods_ + 2];
   post(
       [this, &history] {
         released_ = true;
@@ -156,7 +158,7 @@ void ActorCell::destroy() {
 }
 
 void ActorCell::post_adaptive(std::function<void()> job) {
-  const size_t kind = method_labels_.size();
+  const size_t kind = methods_;
   post(
       [this, kind, job = std::move(job)] {
         const TimePoint start = host_.clock.now();

@@ -1,6 +1,7 @@
 // An actor on its worker: the object, its mailbox, and what the framework keeps beside it.
 #pragma once
 #include <any>
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -66,7 +67,10 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   /// The same behind a word: "w1 (Layer#0:3)", as in "backward on w1 (Layer#0:3)".
   std::string place() const;
   /// "Layer::forward on w1 (Layer#0:3)".
-  const std::string& method_label(size_t method) const { return method_labels_[method]; }
+  const std::string& method_label(size_t method) const {
+    const std::string* label = method_labels_[method].load(std::memory_order_acquire);
+    return label ? *label : make_label(method);
+  }
 
   // ---- for jobs running in the mailbox
   /// Throws what the constructor threw.
@@ -86,6 +90,7 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
  private:
   friend class InUse;
   void destroy();
+  const std::string& make_label(size_t method) const;
   ActorHost& host_;
   const ObjectId id_;
   const ActorType& type_;
@@ -93,7 +98,9 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   const StreamId device_stream_ = next_device_stream();
   const std::string path_;
   std::string label_;
-  std::vector<std::string> method_labels_;
+  const size_t methods_;
+  // Most of what an actor would take: each is made when it is first asked for.
+  std::unique_ptr<std::atomic<const std::string*>[]> method_labels_;
   // Of the methods, then of post_adaptive(). An actor's first runs go where its type's went.
   std::unique_ptr<DispatchHistory[]> histories_;
   DispatchHistory* of_type_;  // likewise, then of construction and destruction

@@ -20,7 +20,7 @@ namespace troupe::internal::actors {
 class ParkedPackets {
  public:
   /// Takes a packet in, on a thread of the pool, one at a time for each worker.
-  using Take = std::function<void(net::Connection&, net::Packet)>;
+  using Take = std::function<void(net::Connection&, net::Packet&&)>;
   ParkedPackets(Runtime& runtime, Traffic& traffic, Take take)
       : runtime_(runtime), traffic_(traffic), take_(std::move(take)) {}
 

@@ -32,7 +32,7 @@ Worker::Worker(WorkerOptions options)
       links_(members_, options_.host, [this](WorkerId id, const Error& why) { lose(id, why); }),
       pending_({std::max<size_t>(options_.limits.bytes, 1), std::max<size_t>(options_.limits.messages, 1)}),
       parked_(*options_.runtime, traffic_,
-              [this](net::Connection& connection, net::Packet packet) {
+              [this](net::Connection& connection, net::Packet&& packet) {
                 if (!members_.loss(connection.peer().id)) take_in(connection, std::move(packet));
               }),
       canceller_(std::make_shared<Canceller>(*this)),

@@ -198,7 +198,7 @@ class Worker final : public net::Events {
   void deliver_reply(const PendingCall& call, net::Reply reply);
   void send(WorkerId to, net::Message message);
   void receive_call(net::Connection& connection, net::Call call);
-  void take_in(net::Connection& connection, net::Packet packet);
+  void take_in(net::Connection& connection, net::Packet&& packet);
   void refuse(net::Connection& connection, const Error& why);
   void end(const GivenUp& call, Error why);
   void tell(const GivenUp& call);

@@ -143,7 +143,7 @@ void Worker::refuse(net::Connection& connection, const Error& why) {
   connection.close(std::string("refused a message: ") + why.what());
 }
 
-void Worker::take_in(net::Connection& connection, net::Packet packet) {
+void Worker::take_in(net::Connection& connection, net::Packet&& packet) {
   const WorkerId from = connection.peer().id;
   try {
     if (auto* handling = ConnectionState::of(connection)) handling->begins(packet);

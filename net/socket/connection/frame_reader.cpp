@@ -156,7 +156,9 @@ std::optional<ReadFrame> FrameReader::complete() {
   step_ = Step::prefix;
   sizes_.clear();
   size_words_.clear();
-  return std::exchange(frame_, ReadFrame{});
+  std::optional<ReadFrame> frame(std::move(frame_));
+  frame_ = {};
+  return frame;
 }
 
 }  // namespace troupe::internal::net

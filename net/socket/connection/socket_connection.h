@@ -87,8 +87,8 @@ class SocketConnection final : public Connection,
   bool read_socket();
   bool read_ring(size_t most);
   bool take(std::span<const std::byte> bytes);
-  bool arrived(ReadFrame frame);
-  bool deliver(ReadFrame frame);
+  bool arrived(ReadFrame&& frame);
+  bool deliver(ReadFrame&& frame);
   bool misused(const Error& e);
   bool may_be_offered() const;
   void take_ring();

@@ -102,7 +102,7 @@ bool SocketConnection::take(std::span<const std::byte> bytes) {
 }
 
 // By the socket. What was sent before it and is not here yet came by the ring.
-bool SocketConnection::arrived(ReadFrame frame) {
+bool SocketConnection::arrived(ReadFrame&& frame) {
   switch (frame.kind) {
     case FrameKind::heartbeat:
       return true;
@@ -141,7 +141,7 @@ void SocketConnection::altered(const std::string& where) {
   finish(lost(text));
 }
 
-bool SocketConnection::deliver(ReadFrame frame) {
+bool SocketConnection::deliver(ReadFrame&& frame) {
   State state;
   {
     std::lock_guard lock(mutex_);

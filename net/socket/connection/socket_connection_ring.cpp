@@ -248,22 +248,26 @@ bool SocketConnection::read_ring(size_t most) {
   size_t n = 0;
   try {
     while (n < most) {
-      if (!held_) {
+      std::optional<ReadFrame> frame;
+      if (held_) {
+        frame.swap(held_);
+      } else {
         if (ring_reader_->empty()) break;
         auto bytes = ring_reader_->unread();
         const size_t before = bytes.size();
-        held_ = ring_frames_.feed(bytes);
+        frame = ring_frames_.feed(bytes);
         ring_reader_->take(before - bytes.size());
-        if (!held_) break;
-        if (held_->kind != FrameKind::message)
+        if (!frame) break;
+        if (frame->kind != FrameKind::message)
           throw_invalid("[net] something other than a message in a ring");
       }
-      if (held_->number != expected_) break;
+      if (frame->number != expected_) {
+        held_ = std::move(frame);
+        break;
+      }
       ++expected_;
       ++n;
-      ReadFrame frame = std::move(*held_);
-      held_.reset();
-      if (!deliver(std::move(frame))) break;
+      if (!deliver(std::move(*frame))) break;
     }
   } catch (...) {
     ring_misused_ = true;
