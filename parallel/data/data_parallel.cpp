@@ -53,8 +53,10 @@ AnyDataParallel::AnyDataParallel(std::vector<AnyRef> replicas, const Group& grou
     joined.push_back(
         kJoin.ask(r, {shared->key, shared->key, group, options.buckets.first, options.buckets.others,
                       options.compression, static_cast<int64_t>(options.shard), options.buffers}));
-  ready_ =
-      all(joined).then([shared](const std::vector<int64_t>& buffers) { shared->buffers = buffers.front(); });
+  // Those that wait for one that cannot join go on at once.
+  ready_ = all(joined, OnError::at_once).then([shared](const std::vector<int64_t>& buffers) {
+    shared->buffers = buffers.front();
+  });
   shared_ = std::move(shared);
 }
 

@@ -7,6 +7,7 @@
 #include "actors/worker/worker.h"
 #include "autograd/hooks.h"
 #include "tests/support/error_of.h"
+#include "tests/support/eventually.h"
 #include "tests/support/near.h"
 #include "tests/support/nothing_left.h"
 #include "troupe/replicas.h"
@@ -217,6 +218,29 @@ TEST_CASE("a replica that fails fails the pass, and the next one is as if there 
              Contains("replica 0 has 2 rows of one argument and 1 of another"));
   CHECK_THAT(error_of([&] { net.mean<&Net::forward>(split(x)).get(); }).what(),
              Contains("forward gave float64 [2, 2]: expected a tensor of one element"));
+}
+
+namespace {
+
+struct Unmade : nn::ModuleActor<Parts> {
+  Unmade() {
+    if (frame().worker->name() == "w1") throw_error(ErrorKind::failed, "[unmade] no such file");
+  }
+  static constexpr auto remote = methods<>;
+};
+
+}  // namespace
+
+TEST_CASE("replicas that wait for one that cannot join are told at once, and keep nothing") {
+  const auto cluster = Cluster::in_process(3, hosting<Unmade>(), {.timeout = Duration::zero()});
+  const Group group(*cluster, {"w0", "w1", "w2"});
+  {
+    const DataParallel<Unmade> net(cluster->here(), group);
+    CHECK_THAT(error_of([&] { net.ready().get(); }).what(), Contains("w1") && Contains("no such file"));
+    for (const auto& w : cluster->workers())
+      CHECK(testing::eventually([&] { return cluster->metrics(w)["collectives"] == 0; }));
+  }
+  nothing_left(*cluster);
 }
 
 namespace {
