@@ -49,7 +49,6 @@ TEST_CASE("a member whose call is cancelled, or wrong, ends the pass of all at o
   };
   {
     const autograd::Context step(*world.cluster);
-    const auto start = std::chrono::steady_clock::now();
     const auto waits = call(0), cancelled = call(1);
     CHECK(eventually([&] {  // both wait for the third
       const auto open = [&](const char* w) { return world.cluster->metrics(w).at("collectives"); };
@@ -65,7 +64,6 @@ TEST_CASE("a member whose call is cancelled, or wrong, ends the pass of all at o
       CHECK_THAT(a.wait().error().what(), Contains("expected a tensor of one element, their mean"));
     }
     CHECK_THAT(asked[2].wait().error().what(), Contains("the pass has failed on rank 1 ("));
-    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(30));
     for (const Tensor& g : world.gradients()) CHECK_FALSE(g.defined());
     whole.add(cuts, inputs(), targets());
     for (const auto& r : world.pass(cuts, inputs(), targets())) REQUIRE(r.ok());
