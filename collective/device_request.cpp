@@ -3,8 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-
+#include "collective/nccl/why_not.h"
 #include "core/base/error.h"
 
 namespace troupe::internal::collective {
@@ -29,12 +28,9 @@ std::string why_by_host(const std::vector<Description>& all, const std::vector<G
   std::map<uint64_t, size_t> gpus;
   for (size_t r = 0; r < all.size(); ++r) {
     const DevicePlace& p = *all[r].place;
-    if (p.version == 0) return fmt::format("NCCL is not used on {}", who(r));
-    if (p.version != all[0].place->version)
-      return fmt::format("{} and {} have different versions of NCCL, {} and {}", who(0), who(r),
-                         all[0].place->version, p.version);
-    const auto [other, is_new] = gpus.emplace(p.gpu, r);
-    if (!is_new) return fmt::format("{} and {} are on one GPU", who(other->second), who(r));
+    if (p.version == 0) return fmt::format("NCCL is not used on {}, and Cluster::ways() says why", who(r));
+    const size_t other = p.version != all[0].place->version ? 0 : gpus.emplace(p.gpu, r).first->second;
+    if (other != r) return why_apart({who(other), *all[other].place}, {who(r), p});
   }
   return "";
 }

@@ -61,6 +61,7 @@ class GroupEngine final : public actors::Extension {
   static void install(actors::Worker& worker);
   static GroupEngine& of(actors::Worker& worker);
   DeviceOperations& devices() { return devices_; }
+  const Transfers& transfers() const { return transfers_; }
 
   GroupCallPtr call(const Group& group, Collective what, const CollectiveOptions& options);
   /// Does what was called, and tells call->done of the result.

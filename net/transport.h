@@ -9,11 +9,13 @@
 //   * Silence is noticed: heartbeats are sent while nothing else is, and a peer silent for
 //     Limits::dead_after is closed with `disconnected`.
 #pragma once
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/async/future.h"
 #include "core/base/clock.h"
@@ -103,6 +105,49 @@ class Listener {
   virtual std::string address() const = 0;
 };
 
+/// What the connections of a transport are made of.
+enum class Carrier : uint8_t { memory, unix_socket, tcp, tls };
+
+/// A connection to a peer, as it is now: what takes the bytes of tensors there.
+struct LinkState {
+  WorkerId peer = kNoWorker;
+  Carrier carrier = Carrier::memory;
+  size_t ring_up_to = 0;    ///< messages of at most so many bytes go by a ring of shared memory; 0: none
+  size_t lent_from = 0;     ///< buffers of so many bytes are shown where they lie; 0: none is
+  std::string why_no_loan;  ///< why none is, if the peer is on this host
+  bool settled = true;      ///< false: the peer has not said yet whether it takes what it was offered
+};
+
+/// What takes the bytes of tensors that a transport sends. Each buffer counts once.
+enum class SentBy : uint8_t { memory, loan, ring, socket, tls, pinned };
+inline constexpr std::array<const char*, 6> kSentBy = {"memory", "loan", "ring", "socket", "tls", "pinned"};
+struct SentCount {
+  int64_t messages = 0, bytes = 0;
+};
+/// Of each SentBy: messages with tensors that went so, and the bytes of these. `pinned`: tensors of devices
+/// that went by memory of the host, whatever took them from there.
+struct SentCounts : std::array<SentCount, kSentBy.size()> {
+  /// What else than loans and tensors of devices a message has, `carrier` has taken.
+  void add(const Message& message, SentBy carrier) {
+    SentCounts now{};
+    for (const Buffer& b : message.buffers) {
+      SentCount& c = now.of(!b.device.is_cpu() && carrier != SentBy::memory ? SentBy::pinned
+                            : b.exported                                    ? SentBy::loan
+                                                                            : carrier);
+      c.messages = 1;
+      c.bytes += static_cast<int64_t>(b.size);
+    }
+    add(now);
+  }
+  void add(const SentCounts& other) {
+    for (size_t i = 0; i < size(); ++i) {
+      at(i).messages += other[i].messages;
+      at(i).bytes += other[i].bytes;
+    }
+  }
+  SentCount& of(SentBy by) { return at(static_cast<size_t>(by)); }
+};
+
 /// Thread-safe. Destruction closes everything, waits for running callbacks, and joins the transport's
 /// threads.
 class Transport {
@@ -116,6 +161,10 @@ class Transport {
   virtual Future<std::shared_ptr<Connection>> connect(const std::string& address, bool retry = false) = 0;
   /// Whether its connections take buffers of devices as they are. Else they are of the host.
   virtual bool carries_devices() const { return false; }
+  /// The connections that there are.
+  virtual std::vector<LinkState> links() const = 0;
+  /// Since the beginning.
+  virtual SentCounts sent() const = 0;
   /// What this side says of itself in handshakes from now on.
   virtual void set_self(const PeerInfo& self) = 0;
 };

@@ -14,7 +14,7 @@ root = pathlib.Path(__file__).resolve().parent.parent
 folder = root / "docs/reference/cpp"
 # Page, title, the header to include, and the files whose names it has, in this order.
 PAGES = [
-    ("cluster", "Clusters and programs", "troupe/troupe.h", "troupe/launch.h troupe/cluster.h troupe/launch_environment.h core/base/error.h"),
+    ("cluster", "Clusters and programs", "troupe/troupe.h", "troupe/launch.h troupe/cluster.h troupe/ways.h troupe/launch_environment.h core/base/error.h"),
     ("actors", "Actors and references", "troupe/troupe.h", "actors/actor.h actors/cell/method_list.h rref/here.h rref/rref.h rref/remote.h rref/any_ref.h "
      "rref/ref_base.h actors/cell/task.h"),
     ("calls", "Calls and futures", "troupe/calls.h", "core/async/future.h core/async/future_combinators.h actors/call_scope.h actors/cell/this_call.h"),

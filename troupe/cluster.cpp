@@ -22,6 +22,7 @@
 #include "parallel/server/server.h"
 #include "rref/ref_table.h"
 #include "troupe/job_saver.h"
+#include "troupe/ways_of_worker.h"
 #include "troupe/worker_stack.h"
 
 namespace troupe {
@@ -333,5 +334,7 @@ Future<void> Cluster::joined(const std::string& worker) {
 std::map<std::string, int64_t> Cluster::metrics(const std::string& worker) {
   return internal::actors::kMetrics.ask(*worker_, worker_->members().id_of(worker)).get();
 }
+
+Ways Cluster::ways() { return internal::ways_of_all(*worker_); }
 
 }  // namespace troupe

@@ -18,6 +18,8 @@
 
 namespace troupe {
 
+struct Ways;
+
 struct ShutdownOptions {
   bool graceful = true;                         ///< wait first until nothing is under way anywhere
   Duration timeout = std::chrono::seconds(60);  ///< for all of it
@@ -109,6 +111,10 @@ class Cluster {
   Future<void> joined(const std::string& worker);
   /// Counters of a worker: actors, contexts, send_nodes, owned_references, pending_calls, ...
   std::map<std::string, int64_t> metrics(const std::string& worker);
+  /// Which way tensors take between the devices of all workers (troupe/ways.h), as things are now: for
+  /// messages and for operations of groups, from which size on, and why none better. Nothing is sent that
+  /// way for it, and no device is taken.
+  Ways ways();
   /// Where its jobs keep their checkpoints.
   const Checkpoints& checkpoints() const& { return options_.checkpoints; }
   Checkpoints checkpoints() && { return std::move(options_.checkpoints); }

@@ -24,6 +24,7 @@
 #include "troupe/job.h"
 #include "troupe/launch.h"
 #include "troupe/on_wire.h"
+#include "troupe/ways.h"
 
 namespace troupe {
 using namespace ops;  // relu(x), cross_entropy(logits, labels), ...

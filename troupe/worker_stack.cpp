@@ -15,6 +15,7 @@
 #include "parallel/server/consistency/staleness_metrics.h"
 #include "parallel/tensor/meetings.h"
 #include "parallel/tensor/whole_model.h"
+#include "troupe/ways_of_worker.h"
 
 namespace troupe {
 namespace {
@@ -34,6 +35,7 @@ std::shared_ptr<internal::rref::RefTable> install_layers(internal::actors::Worke
   parallel::install_meshes(worker);
   parallel::install_whole_models(worker);
   tp::MeetingsOfWorker::install(worker);
+  internal::WaysOfWorker::install(worker);
   return table;
 }
 
@@ -44,7 +46,7 @@ void connect_devices(internal::actors::Worker& worker, const std::string& token,
                      Encryption encryption) {
   auto& devices = internal::collective::GroupEngine::of(worker).devices();
   if (encryption != Encryption::off)
-    return devices.stay_out("links are encrypted, and those of NCCL are not");
+    return devices.stay_out("links are encrypted, and those of NCCL are not (TROUPE_TLS)");
   devices.set_transport([&worker, token, job](internal::net::Events& events) {
     internal::net::SocketLimits limits;
     limits.ring_bytes = limits.arena_bytes = 0;

@@ -66,6 +66,13 @@ Worker::Worker(WorkerOptions options)
     m["in_flight_bytes"] = static_cast<int64_t>(flow.bytes);
     m["unanswered_calls"] = static_cast<int64_t>(incoming_.size());
     m["parked_packets"] = static_cast<int64_t>(parked_.count());
+    if (!transport_) return;
+    const net::SentCounts sent = transport_->sent();
+    for (size_t i = 0; i < sent.size(); ++i) {
+      const std::string by = std::string("_by_") + net::kSentBy[i] + "_sent";
+      m["tensor_messages" + by] = sent[i].messages;
+      m["tensor_bytes" + by] = sent[i].bytes;
+    }
   });
   serve_status();
   if (options_.timer_thread) timer_ = start_thread("worker", [this] { timer_loop(); });

@@ -78,6 +78,8 @@ class Worker final : public net::Events {
   net::Transport& transport() { return *transport_; }
   /// Other ways for tensors of devices than connections. They outlive the messages of this worker.
   void set_ways(net::TensorWays& ways) { ways_ = &ways; }
+  /// Where this worker's tensors of devices arrive on worker `to`, and how.
+  net::DevicePlacing placing(WorkerId to) const;
   /// T: an Extension, which learns in order of addition what becomes of workers. An Interceptor sees outgoing
   /// calls in that order, and incoming ones in reverse.
   template <class T>
@@ -194,7 +196,6 @@ class Worker final : public net::Events {
 
  private:
   friend class LateReplies;
-  net::DevicePlacing placing(WorkerId to) const;
   void deliver_reply(const PendingCall& call, net::Reply reply);
   void send(WorkerId to, net::Message message);
   void receive_call(net::Connection& connection, net::Call call);

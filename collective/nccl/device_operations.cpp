@@ -1,5 +1,7 @@
 #include "collective/nccl/device_operations.h"
 
+#include <fmt/format.h>
+
 #include <random>
 #include <set>
 
@@ -17,13 +19,18 @@ class Claims {
     const Lock lock(mutex_);
     return owners_.try_emplace(device, owner).first->second == owner;
   }
+  bool has_other(uint32_t device, const void* owner) const {
+    const Lock lock(mutex_);
+    const auto at = owners_.find(device);
+    return at != owners_.end() && at->second != owner;
+  }
   void release(const void* owner) {
     const Lock lock(mutex_);
     std::erase_if(owners_, [owner](const auto& c) { return c.second == owner; });
   }
 
  private:
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::map<uint32_t, const void*> owners_ TROUPE_GUARDED_BY(mutex_);
 };
 Claims& claims() {
@@ -59,7 +66,11 @@ DeviceOperations::DeviceOperations(actors::Worker& worker)
 DeviceOperations::~DeviceOperations() { stop(); }
 
 void DeviceOperations::set_transport(MakeTransport make) { make_transport_ = std::move(make); }
-void DeviceOperations::stay_out(std::string why) { why_out_ = std::move(why); }
+void DeviceOperations::stay_out(std::string why) {
+  const Lock lock(mutex_);
+  why_out_ = std::move(why);
+  make_transport_ = nullptr;
+}
 
 void DeviceOperations::stop() {
   std::map<uint32_t, std::unique_ptr<OwnDevice>> devices;
@@ -220,38 +231,45 @@ void DeviceOperations::worker_lost(WorkerId worker, const Error& why) {
 
 // ---- operations
 
-DevicePlace DeviceOperations::place_of(Device device, std::string& why) {
-  const DeviceLibrary* const library = device_library();
-  if (!library || !library->has(device)) {
-    why = "this program was built without a library for operations of several such devices";
-    return {};
-  }
+DevicePlace DeviceOperations::look_at(Device device, std::string& why) {
   const Lock lock(mutex_);
-  if (stopped_ || !make_transport_) {
-    why = stopped_ ? "the worker has stopped" : why_out_;
-    return {};
-  }
+  return look_at_with_lock(device, why);
+}
+
+DevicePlace DeviceOperations::look_at_with_lock(Device device, std::string& why) {
+  const auto without = [&](const std::string& reason) {
+    why = fmt::format("{} does without NCCL on {}: {}", worker_.name(), device.str(), reason);
+    return DevicePlace();
+  };
+  const DeviceLibrary* const library = device_library();
+  if (!library || !library->has(device))
+    return without("this program was built without it: build it where nccl.h is found");
+  if (stopped_ || !make_transport_) return without(stopped_ ? "it has stopped" : why_out_);
   if (const auto hosts = hosts_of(worker_); !hosts.empty()) set_library_host(*hosts.begin());
   const int version = library->version();
-  if (version == 0) {
-    why = library->why();
-    return {};
-  }
+  if (version == 0) return without(library->why());
   const uint32_t index = index_of(device);
-  if (!claims().claim(index, this)) {
-    why = "another worker of this process has " + device.str();
-    return {};
-  }
+  if (claims().has_other(index, this))
+    return without("another worker of its process has it: give each worker a process, or a GPU, of its own");
+  return {version, net::method_id(host_ + " " + library->device_name(device)), index};
+}
+
+DevicePlace DeviceOperations::place_of(Device device, std::string& why) {
+  const Lock lock(mutex_);
+  const DevicePlace place = look_at_with_lock(device, why);
+  const uint32_t index = index_of(device);
+  if (!place.version) return place;
+  if (!claims().claim(index, this)) return look_at_with_lock(device, why);  // another one was faster
   if (auto& own = devices_[index]; !own) {
     open_transport();
     const WorkerDevice here{worker_.id(), index};
     auto made = std::make_unique<OwnDevice>(here);
     made->thread = std::make_unique<DeviceThread>(
-        library->make_launcher(here, device),
+        device_library()->make_launcher(here, device),
         [this, index](const std::vector<LauncherEvent>& events) { heard(index, events); });
     own = std::move(made);
   }
-  return {version, net::method_id(host_ + " " + library->device_name(device)), index};
+  return place;
 }
 
 DeviceOperations::OwnDevice* DeviceOperations::find(uint32_t device) {

@@ -42,12 +42,14 @@ class DeviceOperations final : public net::Events {
   ~DeviceOperations() override;
   /// With the worker's secret. Without it no device takes part.
   void set_transport(MakeTransport make);
-  /// Instead: why none does.
+  /// None does from now on: why, and what would change it.
   void stay_out(std::string why);
   /// Where others connect to.
   std::vector<std::string> addresses();
 
-  /// From then on the device is this worker's among those of the process. `why`: if its version is 0.
+  /// `why`: if its version is 0. The library is loaded, and nothing else changes.
+  DevicePlace look_at(Device device, std::string& why);
+  /// The same; and from then on the device is this worker's among those of the process.
   DevicePlace place_of(Device device, std::string& why);
   /// Where messages of turns for that worker go; else it is asked.
   void add_peer(WorkerId peer, const std::vector<std::string>& addresses);
@@ -93,6 +95,7 @@ class DeviceOperations final : public net::Events {
     TurnsPacket packet;
   };
 
+  DevicePlace look_at_with_lock(Device device, std::string& why) TROUPE_REQUIRES(mutex_);
   OwnDevice* find(uint32_t device) TROUPE_REQUIRES(mutex_);
   void open_transport() TROUPE_REQUIRES(mutex_);
   void heard(uint32_t device, const std::vector<LauncherEvent>& events);

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <mutex>
@@ -63,6 +64,16 @@ std::string library_interface() {
   }
   freeaddrinfo(found);
   return name;
+}
+
+std::vector<std::string> host_interfaces() {
+  std::vector<std::string> names;
+  if (ifaddrs* all = nullptr; getifaddrs(&all) == 0) {
+    for (const ifaddrs* i = all; i; i = i->ifa_next)
+      if (std::ranges::find(names, i->ifa_name) == names.end()) names.emplace_back(i->ifa_name);
+    freeifaddrs(all);
+  }
+  return names;
 }
 
 }  // namespace troupe::internal::collective

@@ -102,5 +102,7 @@ void set_device_library(const DeviceLibrary& library);
 void set_library_host(const std::string& host);
 /// The interface that has the address, or "" if none has; "lo" unless a host was set.
 std::string library_interface();
+/// All interfaces of this host.
+std::vector<std::string> host_interfaces();
 
 }  // namespace troupe::internal::collective

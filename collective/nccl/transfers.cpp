@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "collective/nccl/why_not.h"
 #include "core/base/generator.h"
 #include "core/base/log.h"
 #include "core/tensor/creation.h"
@@ -191,9 +192,10 @@ class Transfers::Arriving final : public net::Arrival {
     try {
       goods->tensors.push_back(empty(shape, {dtype, device}));
     } catch (const std::exception& e) {
-      failed_ =
-          Error(ErrorKind::failed, fmt::format("[nccl] no memory for {} {} on {} of {}: {}", name(dtype),
-                                               shape.str(), device.str(), all_.worker_.name(), e.what()));
+      failed_ = Error(
+          ErrorKind::failed,
+          fmt::format("[nccl] no memory for {} {} on {} of {}; free some there, or send less at once: {}",
+                      name(dtype), shape.str(), device.str(), all_.worker_.name(), e.what()));
       throw Error(*failed_);
     }
     return goods->tensors.back();
@@ -289,8 +291,8 @@ void Transfers::heard(const RouteKey& key, const Result<TransferEnd>& answer) {
     route.why = answer.error().message();
   } else if (!answer.value().why.empty()) {
     route.why = answer.value().why;
-  } else if (!has_room(static_cast<uint32_t>(here.index), route.there)) {
-    route.why = fmt::format("{} exchanges tensors with {} other devices already", here.str(), kMostPeers);
+  } else if (!take_room(static_cast<uint32_t>(here.index), route.there)) {
+    route.why = no_room(worker_.id(), here);
   } else {
     devices_.add_peer(to, answer.value().turns);
     route.state = Route::open;
@@ -308,10 +310,40 @@ void Transfers::settle(const RouteKey& key, Route route) {
 }
 
 // Each device has a number of communicators that it can bear.
-bool Transfers::has_room(uint32_t device, WorkerDevice other) {
+bool Transfers::has_room(uint32_t device, WorkerDevice other) const {
+  const auto at = peers_.find(device);
+  return at == peers_.end() || at->second.contains(other) || at->second.size() < kMostPeers;
+}
+
+bool Transfers::take_room(uint32_t device, WorkerDevice other) {
   const Lock lock(mutex_);
-  auto& peers = peers_[device];
-  return peers.contains(other) || (peers.size() < kMostPeers && peers.insert(other).second);
+  if (!has_room(device, other)) return false;
+  peers_[device].insert(other);
+  return true;
+}
+
+std::string Transfers::name_of(WorkerId worker, Device device) const {
+  return device.str() + " of " + worker_.members().name_of(worker);
+}
+
+std::string Transfers::no_room(WorkerId worker, Device device) const {
+  return fmt::format("{} exchanges tensors with {} other devices already, and each takes memory of it",
+                     name_of(worker, device), kMostPeers);
+}
+
+std::string Transfers::why_not(WorkerId to, Device here, Device there, const DevicePlace& its) const {
+  if (here.kind != there.kind) return name_of(to, there) + " is of another kind than " + here.str();
+  std::string why;
+  const DevicePlace own = devices_.look_at(here, why);
+  if (!why.empty()) return why;
+  const Lock lock(mutex_);
+  if (const auto at = routes_.find({to, here, there});
+      at != routes_.end() && at->second.state != Route::asked)
+    return at->second.why;
+  why = why_apart({name_of(worker_.id(), here), own}, {name_of(to, there), its});
+  if (!why.empty()) return why;
+  const bool room = has_room(static_cast<uint32_t>(here.index), {to, static_cast<uint32_t>(there.index)});
+  return room ? "" : no_room(worker_.id(), here);
 }
 
 TransferEnd Transfers::end_for(WorkerId other, const TransferEnd& its, const std::string& called) {
@@ -324,18 +356,13 @@ TransferEnd Transfers::end_for(WorkerId other, const TransferEnd& its, const std
     own.why = e.message();
   }
   const auto index = static_cast<uint32_t>(device.index);
-  if (!own.why.empty()) {
-    own.why = worker_.name() + ": " + own.why;
-    return own;
-  }
+  if (!own.why.empty()) return own;
   const WorkerDevice sender{other, its.place.device};
-  if (its.place.version != own.place.version) {
-    own.why = fmt::format("the versions of NCCL are {} and {}", its.place.version, own.place.version);
-  } else if (its.place.gpu == own.place.gpu) {
-    own.why = "both are one GPU";
-  } else if (!has_room(index, sender)) {
-    own.why = fmt::format("{} of {} exchanges tensors with {} other devices already", device.str(),
-                          worker_.name(), kMostPeers);
+  own.why = why_apart({name_of(other, Device(device.kind, static_cast<int8_t>(sender.device))), its.place},
+                      {name_of(worker_.id(), device), own.place});
+  if (!own.why.empty()) return own;
+  if (!take_room(index, sender)) {
+    own.why = no_room(worker_.id(), device);
   } else {
     const Lock lock(mutex_);
     if (senders_.emplace(std::pair(other, index), sender).first->second != sender)

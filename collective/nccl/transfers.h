@@ -37,6 +37,9 @@ class Transfers final : public net::TensorWays {
 
   std::shared_ptr<net::Departure> leave(WorkerId to, const std::vector<Share>& shares) override;
   std::shared_ptr<net::Arrival> arrive(WorkerId from) override;
+  /// Why tensors of `here` do not go to `there` of worker `to`, which says `its` of it; empty if they do, or
+  /// would. Changes nothing.
+  std::string why_not(WorkerId to, Device here, Device there, const DevicePlace& its) const;
   void worker_lost(WorkerId worker);
   /// What has begun is given up; then nothing is told.
   void stop();
@@ -70,7 +73,10 @@ class Transfers final : public net::TensorWays {
   void heard(const RouteKey& key, const Result<TransferEnd>& answer);
   void settle(const RouteKey& key, Route route);
   TransferEnd end_for(WorkerId other, const TransferEnd& its, const std::string& device);
-  bool has_room(uint32_t device, WorkerDevice other);
+  bool has_room(uint32_t device, WorkerDevice other) const TROUPE_REQUIRES(mutex_);
+  bool take_room(uint32_t device, WorkerDevice other);
+  std::string no_room(WorkerId worker, Device device) const;
+  std::string name_of(WorkerId worker, Device device) const;
   DeviceOperation operation(WorkerId sender, uint32_t number, WorkerDevice from, WorkerDevice to,
                             const std::vector<Tensor>& tensors) const;
 

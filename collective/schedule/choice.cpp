@@ -50,13 +50,13 @@ Cost cost(Collective c, Way way, size_t n, double all) {
   return {};
 }
 
-namespace {
-
 std::string size_text(size_t bytes) {
   if (bytes >= 1 << 20) return fmt::format("{:.4g} MiB", static_cast<double>(bytes) / (1 << 20));
   if (bytes >= 1 << 10) return fmt::format("{:.4g} KiB", static_cast<double>(bytes) / (1 << 10));
   return fmt::format("{} bytes", bytes);
 }
+
+namespace {
 
 struct Reason {
   Way way;

@@ -42,6 +42,8 @@ struct Choice {
   std::string why;                 ///< "direct: 25 MiB are more than the 32 KiB up to which ..."
 };
 Choice choose(const Setting& s);
+/// "25 MiB"
+std::string size_text(size_t bytes);
 /// By which all ranks of an operation of devices hear that all have called it: that of a barrier.
 Way way_to_meet(size_t ranks);
 

@@ -64,6 +64,12 @@ class SimTransport final : public Transport {
   }
 
   void set_self(const PeerInfo& self) override { node_->set_self(self); }
+  SentCounts sent() const override { return node_->sent(); }
+  std::vector<LinkState> links() const override {
+    std::vector<LinkState> all;
+    for (const auto& c : node_->connections()) all.push_back({.peer = c->peer().id, .why_no_loan = ""});
+    return all;
+  }
 
  private:
   std::shared_ptr<SimNode> node_;
@@ -114,6 +120,16 @@ std::vector<std::shared_ptr<SimConnection>> SimNode::connections() const {
   std::vector<std::shared_ptr<SimConnection>> out;
   for (const auto& [id, c] : connections_) out.push_back(c);
   return out;
+}
+
+void SimNode::count(const Message& message) {
+  std::lock_guard lock(mutex_);
+  sent_.add(message, SentBy::memory);
+}
+
+SentCounts SimNode::sent() const {
+  std::lock_guard lock(mutex_);
+  return sent_;
 }
 
 void SimNode::leave() {

@@ -90,6 +90,7 @@ void SimConnection::send(Message message) {
     item.message = copy_of(message);
     room = push_over_link(std::move(item), true);
   }
+  if (room && !message.buffers.empty()) node_->count(message);
   if (!room)
     throw_error(ErrorKind::overloaded, fmt::format("[net] {} bytes wait for {}; the limit is {}",
                                                    queued_bytes(), who(), node_->limits().queue_bytes));

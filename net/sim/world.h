@@ -51,6 +51,8 @@ class SimNode : public std::enable_shared_from_this<SimNode> {
   bool add(uint64_t id, std::shared_ptr<SimConnection> connection);
   void remove(uint64_t id);
   std::vector<std::shared_ptr<SimConnection>> connections() const;
+  void count(const Message& message);
+  SentCounts sent() const;
   /// No connection is added from now on.
   void leave();
   bool leaving() const;
@@ -83,6 +85,7 @@ class SimNode : public std::enable_shared_from_this<SimNode> {
   std::atomic<uint32_t> gate_{0};
   mutable std::mutex mutex_;  // guards what follows
   PeerInfo self_;
+  SentCounts sent_{};
   bool leaving_ = false;
   std::map<uint64_t, std::shared_ptr<SimConnection>> connections_;  // by number: the same order in every run
 };

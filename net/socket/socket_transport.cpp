@@ -77,6 +77,12 @@ class SocketTransport final : public Transport {
   }
 
   void set_self(const PeerInfo& self) override { core_->set_self(self); }
+  SentCounts sent() const override { return core_->sent(); }
+  std::vector<LinkState> links() const override {
+    std::vector<LinkState> all;
+    for (const auto& c : core_->connections()) all.push_back(c->link());
+    return all;
+  }
 
  private:
   template <class T>

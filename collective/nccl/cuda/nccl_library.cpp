@@ -1,12 +1,12 @@
 #include "collective/nccl/cuda/nccl_library.h"
 
-#ifndef TROUPE_SIM_CUDA
 #include <dlfcn.h>
-#endif
 
 #include <cstdlib>
+#include <vector>
 
 #include "collective/nccl/launcher.h"
+#include "collective/nccl/why_not.h"
 
 namespace troupe::internal::collective {
 
@@ -29,17 +29,21 @@ void set_environment() {
     setenv("NCCL_SOCKET_IFNAME", ("=" + interface).c_str(), 0);
 }
 
-#ifndef TROUPE_SIM_CUDA
-// Where the linker finds it, else in the toolkit's own folder; TROUPE_NCCL names a file.
-void* open_library(const char* named, std::string& complaints) {
-  const std::string places[] = {named ? named : "libnccl.so.2", TROUPE_CUDA_LIBRARIES "/libnccl.so.2"};
+void* open_library(const std::vector<std::string>& places, std::string& complaints) {
   for (const std::string& path : places) {
     if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
     complaints += (complaints.empty() ? "" : "; ") + std::string(dlerror());
-    if (named) break;
   }
   return nullptr;
 }
+
+// Where the linker finds it, else in the toolkit's own folder. That of simulated GPUs is linked.
+#ifdef TROUPE_SIM_CUDA
+const std::vector<std::string> kPlaces;
+#define TROUPE_LINKED(name) &nccl##name
+#else
+const std::vector<std::string> kPlaces = {"libnccl.so.2", TROUPE_CUDA_LIBRARIES "/libnccl.so.2"};
+#define TROUPE_LINKED(name) nullptr
 #endif
 
 Loaded load() {
@@ -47,37 +51,43 @@ Loaded load() {
   const char* named = std::getenv("TROUPE_NCCL");
   if (named && !*named) named = nullptr;
   if (named && std::string(named) == "0") {
-    l.why = "TROUPE_NCCL is 0";
+    l.why = "TROUPE_NCCL is 0: unset it";
     return l;
   }
   set_environment();
-#ifdef TROUPE_SIM_CUDA
-#define TROUPE_FIND(name) l.functions.name = &nccl##name
-  TROUPE_NCCL_FUNCTIONS(TROUPE_FIND);
-#else
+  const char* const interface = std::getenv("NCCL_SOCKET_IFNAME");
+  l.why = why_no_interface(interface ? interface : "", host_interfaces());
+  if (!l.why.empty()) return l;
   std::string complaints;
-  void* const library = open_library(named, complaints);
-  if (!library) {
-    l.why =
-        "libnccl.so.2 cannot be loaded; put its folder into LD_LIBRARY_PATH, or set TROUPE_NCCL to the "
-        "file: " +
-        complaints;
+  const std::vector<std::string> places = named ? std::vector<std::string>{named} : kPlaces;
+  void* const library = open_library(places, complaints);
+  if (!library && !places.empty()) {
+    l.why = named ? "TROUPE_NCCL is \"" + std::string(named) +
+                        "\", which cannot be loaded; set it to the file of NCCL " +
+                        library_version_text(kOldest) + " or newer, or unset it: "
+                  : "libnccl.so.2 cannot be loaded; put its folder into LD_LIBRARY_PATH, or set TROUPE_NCCL "
+                    "to the file: ";
+    l.why += complaints;
     return l;
   }
 #define TROUPE_FIND(name)                                                                                 \
-  if (!(l.functions.name = reinterpret_cast<decltype(l.functions.name)>(dlsym(library, "nccl" #name)))) { \
-    l.why = "the NCCL that was loaded has no nccl" #name ": it needs " + nccl_version_text(kOldest);      \
+  l.functions.name = library ? reinterpret_cast<decltype(l.functions.name)>(dlsym(library, "nccl" #name)) \
+                             : TROUPE_LINKED(name);                                                       \
+  if (!l.functions.name) {                                                                                \
+    l.why = "the NCCL that was loaded has no nccl" #name ": install " + library_version_text(kOldest) +   \
+            " or newer";                                                                                  \
     return l;                                                                                             \
   }
   TROUPE_NCCL_FUNCTIONS(TROUPE_FIND);
-#endif
 #undef TROUPE_FIND
+#undef TROUPE_LINKED
   int version = 0;
   if (l.functions.GetVersion(&version) != ncclSuccess) version = 0;
   l.functions.version = version;
   l.usable = version >= kOldest;
   if (!l.usable)
-    l.why = "NCCL " + nccl_version_text(version) + " is older than " + nccl_version_text(kOldest);
+    l.why = "NCCL " + library_version_text(version) + " is older than " + library_version_text(kOldest) +
+            ": install that or a newer one, and set TROUPE_NCCL to its file";
   return l;
 }
 
@@ -87,11 +97,6 @@ const Loaded& loaded() {
 }
 
 }  // namespace
-
-std::string nccl_version_text(int version) {
-  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
-         std::to_string(version % 100);
-}
 
 const Nccl* Nccl::get() { return loaded().usable ? &loaded().functions : nullptr; }
 const std::string& Nccl::why() { return loaded().why; }

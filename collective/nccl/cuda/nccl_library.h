@@ -36,7 +36,4 @@ struct Nccl {
   static const std::string& why();
 };
 
-/// "2.28.9".
-std::string nccl_version_text(int version);
-
 }  // namespace troupe::internal::collective

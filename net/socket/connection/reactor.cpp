@@ -84,10 +84,12 @@ void Reactor::add(const std::shared_ptr<SocketConnection>& connection) {
 
 void Reactor::remove(SocketConnection* connection) {
   std::shared_ptr<SocketConnection> let_go;
+  const SentCounts sent = connection->sent();
   std::lock_guard lock(mutex_);
   const auto it = connections_.find(connection);
   if (it == connections_.end()) return;
   let_go = std::move(it->second);
+  sent_.add(sent);
   connections_.erase(it);
   removed_.notify_all();
 }
@@ -97,6 +99,18 @@ std::vector<std::shared_ptr<SocketConnection>> Reactor::connections() const {
   std::vector<std::shared_ptr<SocketConnection>> all;
   all.reserve(connections_.size());
   for (const auto& [key, c] : connections_) all.push_back(c);
+  return all;
+}
+
+SentCounts Reactor::sent() const {
+  SentCounts all;
+  std::vector<std::shared_ptr<SocketConnection>> living;
+  {
+    std::lock_guard lock(mutex_);
+    all = sent_;
+    for (const auto& [key, c] : connections_) living.push_back(c);
+  }
+  for (const auto& c : living) all.add(c->sent());
   return all;
 }
 

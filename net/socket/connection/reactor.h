@@ -48,6 +48,9 @@ class Reactor : public std::enable_shared_from_this<Reactor> {
   /// Adds a connection: from now on it is kept alive, in both meanings.
   void add(const std::shared_ptr<SocketConnection>& connection);
   void remove(SocketConnection* connection);
+  std::vector<std::shared_ptr<SocketConnection>> connections() const;
+  /// On all connections that there were.
+  SentCounts sent() const;
 
   // ---- polling for messages before the delivery thread sleeps; on that thread, but for the callers
   /// Polls the ring of that connection, too, until nothing comes for a while.
@@ -91,7 +94,6 @@ class Reactor : public std::enable_shared_from_this<Reactor> {
   void tick();
   void schedule_tick();
   bool poll();
-  std::vector<std::shared_ptr<SocketConnection>> connections() const;
 
   const int cores_;
   SocketOptions options_;
@@ -102,6 +104,7 @@ class Reactor : public std::enable_shared_from_this<Reactor> {
   mutable std::mutex mutex_;
   std::condition_variable removed_;
   std::unordered_map<SocketConnection*, std::shared_ptr<SocketConnection>> connections_;
+  SentCounts sent_{};  // on those that have ended
   std::atomic<bool> shutting_down_{false};
   bool ticking_ = false;
   Duration tick_;

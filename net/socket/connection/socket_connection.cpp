@@ -89,6 +89,7 @@ void SocketConnection::hand_over(Message& message) {
   if (broken_) throw gone();
   const bool first = queue_.empty();
   if (write_ring(message, size)) {
+    if (!message.buffers.empty()) sent_.add(message, SentBy::ring);
     for (Buffer& b : message.buffers) b.exported = 0;  // the receiver's now
     if (first) wake_reader();                          // else what is queued will wake it
     return;
@@ -100,10 +101,16 @@ void SocketConnection::hand_over(Message& message) {
                     queue_.bytes(), who(), size, core_->limits().queue_bytes));
   auto head = message_head(message, core_->limits(), next_number_);
   ++next_number_;
+  if (!message.buffers.empty()) sent_.add(message, stream_.tls() ? SentBy::tls : SentBy::socket);
   queue_.push(std::move(head), std::move(message));
   if (first) flush(kCallerBudget);
   queued_.store(queue_.bytes(), std::memory_order_relaxed);
   if (first && broken_) throw gone();
+}
+
+SentCounts SocketConnection::sent() const {
+  std::lock_guard lock(mutex_);
+  return sent_;
 }
 
 void SocketConnection::flush(size_t budget) {

@@ -47,6 +47,9 @@ class SocketConnection final : public Connection,
   std::shared_ptr<Connection> share() override { return shared_from_this(); }
   std::string address() const override { return address_; }
 
+  LinkState link() const;
+  SentCounts sent() const;
+
   /// On the upkeep thread, at every tick: sends a heartbeat if nothing else was sent; suspects a silent peer,
   /// where silence before `watched_since` does not count.
   void keep_alive(TimePoint now, TimePoint watched_since);
@@ -77,6 +80,7 @@ class SocketConnection final : public Connection,
 
   void hand_over(Message& message);
   bool write_ring(const Message& message, size_t size);
+  size_t largest_in_ring() const;
   void wake_reader();
   void offer_memory();
   void offer_arena();
@@ -140,6 +144,8 @@ class SocketConnection final : public Connection,
   TimePoint last_sent_;
   std::vector<Promise<void>> waiting_;
   uint32_t next_number_ = 0;
+  SentCounts sent_{};
+  std::string why_no_loan_;
   std::unique_ptr<SharedRing> out_;                // offered, and not declined
   Fd bell_out_;                                    // of its reader
   std::optional<RingWriter> ring_writer_;          // accepted

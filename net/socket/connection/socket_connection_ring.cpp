@@ -34,6 +34,7 @@ constexpr size_t kParts = 8;          // buffers of a message that goes by the r
 // The first frames of a connection, so the socket has room. Where anything is refused the socket does it all.
 void SocketConnection::offer_memory() {
   if (!queue_.empty() || !same_host_) return;
+  if (!core_->limits().arena_bytes) why_no_loan_ = "shared memory is switched off (TROUPE_SHARED_MEMORY)";
   const auto offer = [&](FrameKind kind, const Fd& memory, const Fd& bell) {
     return send_with(stream_.fd(), encode_prefix({.kind = kind}), memory, bell);
   };
@@ -58,6 +59,7 @@ void SocketConnection::offer_arena() {
   if (exported) arena = Fd(::fcntl(Arena::of_process()->descriptor(), F_DUPFD_CLOEXEC, 0));
   if (exported && !arena) why = errno_text(errno);
   if (!arena) {
+    why_no_loan_ = "the system gives no shared memory: " + why;
     static std::once_flag once;
     std::call_once(once, [&] {
       log::info(
@@ -131,7 +133,7 @@ void SocketConnection::take_back(const Message& message) {
 
 // False: it goes by the socket.
 bool SocketConnection::write_ring(const Message& message, size_t size) {
-  if (!ring_writer_ || size > out_->memory().capacity / 4 || message.buffers.size() > kParts) return false;
+  if (!ring_writer_ || size > largest_in_ring() || message.buffers.size() > kParts) return false;
   std::array<std::byte, kPrefixBytes + 8 * kParts> head;
   write_head(head.data(), message, core_->limits(), next_number_);
   std::array<std::span<const std::byte>, kParts + 2> parts;
@@ -239,8 +241,25 @@ void SocketConnection::ring_answered(bool accepted) {
 void SocketConnection::arena_answered(bool accepted) {
   std::lock_guard lock(mutex_);
   if (exported_ && accepted) exports_.store(exported_.get(), std::memory_order_release);
-  if (exported_ && !exports_) std::exchange(exported_, nullptr)->retire();
+  if (exported_ && !exports_) {
+    why_no_loan_ = peer_.name + " takes no shared memory, for a reason in its log (TROUPE_LOG=info)";
+    std::exchange(exported_, nullptr)->retire();
+  }
 }
+
+LinkState SocketConnection::link() const {
+  std::lock_guard lock(mutex_);
+  return {.peer = peer_.id,
+          .carrier = stream_.tls() ? Carrier::tls
+                     : same_host_  ? Carrier::unix_socket
+                                   : Carrier::tcp,
+          .ring_up_to = ring_writer_ ? largest_in_ring() : 0,
+          .lent_from = exports_ ? Arena::kSmallest : 0,
+          .why_no_loan = why_no_loan_,
+          .settled = announced_ && (!out_ || ring_writer_) && (!exported_ || exports_)};
+}
+
+size_t SocketConnection::largest_in_ring() const { return out_->memory().capacity / 4; }
 
 // Delivers up to `most` messages; whether there was any.
 bool SocketConnection::read_ring(size_t most) {
