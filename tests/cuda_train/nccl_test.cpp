@@ -1,10 +1,12 @@
 // Training whose tensors go from GPU to GPU by NCCL follows PyTorch's losses, however it is distributed.
 #ifdef TROUPE_CUDA_SIM  // real NCCL wants a process for each GPU
 #include "collective/nccl/transfers.h"
+#include "parallel/pipeline/pipelines.h"
 #include "tests/cuda_train/runs.h"
 #include "tests/support/nothing_left.h"
 #include "tests/support/sim_cuda/nccl_sim.h"
 #include "tests/support/sim_cuda/sim.h"
+#include "troupe/groups.h"
 #include "troupe/replicas.h"
 
 using namespace troupe;
@@ -37,6 +39,44 @@ struct GptReplica : nn::ModuleActor<PieceNet> {
   static constexpr auto remote = methods<&GptReplica::loss>;
 };
 
+// Parts of the models, each a stage of a mesh with "dp" and "pp" of two.
+struct MlpPartNet : nn::Layer {
+  MlpPartNet(int64_t begin, int64_t end) : begin(begin) {
+    for (int64_t i = begin; i < end; ++i) layers.emplace_back(MlpLayer::kSizes[i], MlpLayer::kSizes[i + 1]);
+  }
+  Tensor forward(const Tensor& in) override {
+    Tensor x = in.to(layers[0].weight.device());
+    for (size_t i = 0; i < layers.size(); ++i) {
+      x = layers[i](x);
+      if (begin + static_cast<int64_t>(i) + 1 < MlpLayer::kCount) x = relu(x);
+    }
+    return x;
+  }
+  void members(nn::Members& m) override {
+    for (size_t i = 0; i < layers.size(); ++i)
+      m("fc" + std::to_string(begin + static_cast<int64_t>(i)), layers[i]);
+  }
+  int64_t begin;
+  std::deque<nn::Linear> layers;
+};
+struct MlpPart : nn::ModuleActor<MlpPartNet> {
+  explicit MlpPart(Mesh mesh)
+      : ModuleActor(int64_t{mesh.coordinate("pp") ? 2 : 0}, int64_t{mesh.coordinate("pp") ? 3 : 2}) {}
+  Tensor forward(Tensor x) { return net(x); }
+  Tensor loss(Tensor logits, Tensor y) { return cross_entropy(logits, y.to(logits.device())); }
+  static constexpr auto remote = methods<&MlpPart::forward, &MlpPart::loss>;
+};
+struct GptPart : nn::ModuleActor<PieceNet> {
+  GptPart(Mesh mesh, int64_t vocabulary)
+      : ModuleActor(int64_t{mesh.coordinate("pp") ? kBlocks / 2 : 0},
+                    int64_t{mesh.coordinate("pp") ? kBlocks : kBlocks / 2}, vocabulary) {}
+  Tensor forward(Tensor x) { return net(x); }
+  Tensor loss(Tensor logits, Tensor y) {
+    return cross_entropy(reshape(logits, {-1, logits.size(2)}), reshape(y.to(logits.device()), {-1}));
+  }
+  static constexpr auto remote = methods<&GptPart::forward, &GptPart::loss>;
+};
+
 // Four workers of one process, each taken for a process with the GPU of its number.
 struct FourProcesses {
   FourProcesses() : before(gpu_bytes()) {
@@ -46,7 +86,8 @@ struct FourProcesses {
     for (size_t a = 0; a < 4; ++a)
       for (size_t b = a + 1; b < 4; ++b)
         options.device_maps.push_back({"w" + std::to_string(a), "w" + std::to_string(b), {{gpu(a), gpu(b)}}});
-    cluster = Cluster::in_process(4, hosting<MlpStage, Piece, Trainer, MlpReplica, GptReplica>(), options);
+    cluster = Cluster::in_process(
+        4, hosting<MlpStage, Piece, Trainer, MlpReplica, GptReplica, MlpPart, GptPart>(), options);
   }
   ~FourProcesses() {
     nothing_left(*cluster);
@@ -105,6 +146,40 @@ void follow_with_replicas(const Run& run, size_t count, A... args) {
   CHECK(sim_cuda::nccl_counters().collectives > before);
 }
 
+// Two replicas of two stages. They tell each other activations and their gradients by NCCL, and add gradients
+// of parameters by it.
+template <class Part, class... A>
+void follow_as_mesh(const Run& run, const std::string& schedule, A... args) {
+  INFO(schedule);
+  FourProcesses four;
+  const Mesh mesh(*four.cluster, {{"dp", 2}, {"pp", 2}});
+  const auto model = parallel::spawn<Part>(four.cluster->here(), mesh, args...);
+  for (size_t r = 0; r < 4; ++r) {
+    const RRef<Part>& actor = model.actors()[r];
+    auto state = nn::remote_state_dict(actor).get();
+    for (size_t i = 0; i < run.parameters.size(); ++i)
+      if (const auto at = state.find(run.parameters[i].name); at != state.end())
+        at->second = initial(run.parameters[i], static_cast<int>(i));
+    nn::load_remote_state_dict(actor, std::move(state)).get();
+    nn::remote_to(actor, gpu(r)).get();
+  }
+  Pipelines train(four.cluster->here(), model, stage<&Part::forward>().template with_loss<&Part::loss>(),
+                  {.schedule = schedule, .micro_batches = 4});
+  optim::DistributedOptimizer optimizer({model.actors().begin(), model.actors().end()}, run.optimizer,
+                                        run.options);
+  const uint64_t before = sim_cuda::nccl_counters().collectives;
+  std::vector<double> losses;
+  for (size_t step = 0; step < length(run); ++step) {
+    const auto [x, y] = batch(run, static_cast<int>(step));
+    autograd::Context context(*four.cluster);
+    losses.push_back(train.step(Value(x), Value(y)).loss);
+    optimizer.step(context);
+  }
+  check(run, losses);
+  CHECK(sim_cuda::nccl_counters().collectives > before);
+  CHECK(four.received() > 0);
+}
+
 }  // namespace
 
 TEST_CASE("replicas of the mlp on GPUs that add their gradients by NCCL follow PyTorch's losses") {
@@ -118,6 +193,15 @@ TEST_CASE("replicas of the transformer on GPUs that add their gradients by NCCL 
   for (const size_t count : {4, 2})
     for (const Run& run : transformer_runs("generated"))
       follow_with_replicas<GptReplica>(run, count, run.parameters[0].shape[0]);
+}
+
+TEST_CASE("two replicas of two stages on GPUs follow PyTorch's losses by NCCL") {
+  if (!needs_gpus(4)) return;
+  for (const char* schedule : {"gpipe", "1f1b"}) {
+    for (const Run& run : mlp_runs("generated")) follow_as_mesh<MlpPart>(run, schedule);
+    for (const Run& run : transformer_runs("generated"))
+      follow_as_mesh<GptPart>(run, schedule, run.parameters[0].shape[0]);
+  }
 }
 
 TEST_CASE("stages on GPUs that exchange tensors by NCCL follow PyTorch's losses") {
