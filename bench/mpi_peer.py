@@ -16,7 +16,7 @@ def main():
         return print(f"mpi_peer: skipped: {run} is not Open MPI's", file=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:
         program = pathlib.Path(folder, "mpi_peer")
-        made = subprocess.run([compiler, "-O3", pathlib.Path(__file__).with_suffix(".c"), "-o", program], stderr=subprocess.PIPE, text=True)
+        made = subprocess.run([compiler, "-O3", pathlib.Path(__file__).with_suffix(".c"), "-o", program, "-lm"], stderr=subprocess.PIPE, text=True)
         if made.returncode:
             return print(f"mpi_peer: skipped: {compiler} cannot compile a program of MPI (Debian: libopenmpi-dev)\n{made.stderr}", file=sys.stderr)
         root = {f"OMPI_ALLOW_RUN_AS_ROOT{more}": "1" for more in ("", "_CONFIRM")}  # of a container
