@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
 """How long a job is held up when a worker is killed: from the kill to the end of the first step that is new.
 
-    restarts.py BIN [--kills N] [--job NAME]...     jobs of tests/soak/kills.py, under troupe run --max-restarts
-    restarts.py --torch [PYTHON] [--kills N]         torch_peer.py restarts, under torchrun --max-restarts
+    restarts.py [BIN] [--kills N] [--job NAME]... [--torch PYTHON]
 
-Prints one line of JSON for each job: the median in milliseconds, the 90th percentile and the longest.
+BIN, the folder of built programs: jobs of tests/soak/kills.py, under troupe run --max-restarts. --torch: torch_peer.py
+restarts, under torchrun --max-restarts, of PyTorch 2.4 or newer.
+
+Prints one line of JSON for each job: the median in milliseconds, the 90th percentile and the longest; and each kill on
+standard error.
 """
-import argparse, importlib.util, json, os, pathlib, random, signal, struct, subprocess, sys, tempfile, time
+import argparse, importlib.util, json, os, pathlib, random, signal, statistics, struct, subprocess, sys, tempfile, time
 
 HERE = pathlib.Path(__file__).resolve().parent
 specification = importlib.util.spec_from_file_location("kills", HERE.parent / "tests/soak/kills.py")
 kills = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(kills)
+JOBS = ("char_pipeline", "data_parallel", "digits", "recommender")
 RECORD = 32  # bytes of a number in DIR/witness, which begins with its step
 
 
@@ -25,29 +29,32 @@ def last_step(witness):
     return struct.unpack_from("<q", data, at)[0] if at >= 0 else -1
 
 
-def held_up(progress, ranks, count, rng):
-    """Seconds of each kill; progress() is the newest step, ranks() {rank: pid}."""
+def held_up(job, progress, ranks, count, rng):
+    """Seconds of each kill; progress() is the newest step, ranks() {rank: pid}. What each took is said on standard error."""
+    def await_step(step, pause):
+        start = time.monotonic()
+        while progress() < step:
+            if time.monotonic() - start > 300:
+                sys.exit(f"restarts: {job}: no step {step} within 300 s; the last one is {progress()}")
+            time.sleep(pause)
+
     times = []
     while len(times) < count:
-        before = progress()
-        while progress() < before + 15:
-            time.sleep(0.005)
+        await_step(progress() + 15, 0.005)
         there = ranks()
         if not there:
-            return times
+            sys.exit(f"restarts: {job} has no process left")
         step, start = progress(), time.monotonic()
         os.kill(there[rng.choice(sorted(there))], signal.SIGKILL)
-        while progress() <= step + 1:
-            if time.monotonic() - start > 120:
-                raise AssertionError(f"no step after {step} within 120 s")
-            time.sleep(0.001)
+        await_step(step + 2, 0.001)
         times.append(time.monotonic() - start)
+        print(f"restarts: {job}, kill {len(times)} of {count}: {1e3 * times[-1]:.0f} ms", file=sys.stderr, flush=True)
     return times
 
 
 def emit(system, job, times):
     times = sorted(1e3 * t for t in times)
-    print(json.dumps({"system": system, "bench": "kill_to_new_step_ms", "job": job, "value": round(times[len(times) // 2], 1), "unit": "ms",
+    print(json.dumps({"system": system, "bench": "kill_to_new_step_ms", "job": job, "value": round(statistics.median(times), 1), "unit": "ms",
                       "p90": round(times[len(times) * 9 // 10], 1), "most": round(times[-1], 1), "kills": len(times)}), flush=True)
 
 
@@ -65,16 +72,20 @@ def ours(programs, name, count, folder):
         return {rank: pid for pid, rank in there.items() if rank is not None}
 
     witness = job.checkpoints / "witness"
-    times = held_up(lambda: last_step(witness), ranks, count, random.Random(1))
-    job.launcher.send_signal(signal.SIGTERM)
-    job.launcher.wait()
+    try:
+        times = held_up(name, lambda: last_step(witness), ranks, count, random.Random(1))
+    finally:
+        job.launcher.send_signal(signal.SIGTERM)
+        job.launcher.wait()
     emit("troupe", name, times)
 
 
 def torch(python, count, folder):
+    version = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
     progress = folder / "progress"
-    job = subprocess.Popen([python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3", "--max-restarts", "1000000",
-                            str(HERE / "torch_peer.py"), "restarts", "--folder", str(folder)], stdout=subprocess.DEVNULL)
+    with open(folder / "log", "w") as log:
+        job = subprocess.Popen([python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3", "--max-restarts", "1000000",
+                                str(HERE / "torch_peer.py"), "restarts", "--folder", str(folder)], stdout=log, stderr=log)
 
     def newest():
         try:
@@ -94,27 +105,31 @@ def torch(python, count, folder):
                 found.update({int(v[5:]): int(process.name) for v in variables if v.startswith(b"RANK=")})
         return found
 
-    times = held_up(newest, ranks, count, random.Random(1))
-    job.send_signal(signal.SIGTERM)
-    job.wait()
-    emit("torchrun", "ddp", times)
+    try:
+        times = held_up("torchrun", newest, ranks, count, random.Random(1))
+    except SystemExit:
+        print((folder / "log").read_text()[-4000:], file=sys.stderr)
+        raise
+    finally:
+        job.send_signal(signal.SIGTERM)
+        job.wait()
+    emit("torch " + version, "torchrun", times)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", type=pathlib.Path, nargs="?", metavar="BIN")
-    parser.add_argument("--torch", nargs="?", const=sys.executable, metavar="PYTHON")
+    parser.add_argument("--torch", metavar="PYTHON")
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--job", action="append", choices=["char_pipeline", "data_parallel", "digits", "recommender"])
+    parser.add_argument("--job", action="append", choices=JOBS)
     args = parser.parse_args()
     if not args.programs and not args.torch:
         parser.error("expected BIN, the folder of built programs, or --torch")
     with tempfile.TemporaryDirectory(prefix="troupe-restarts-") as folder:
+        for name in (args.job or JOBS) if args.programs else []:
+            ours(args.programs.resolve(), name, args.kills, pathlib.Path(folder))
         if args.torch:
             torch(args.torch, args.kills, pathlib.Path(folder))
-        else:
-            for name in args.job or ["char_pipeline", "data_parallel", "digits", "recommender"]:
-                ours(args.programs.resolve(), name, args.kills, pathlib.Path(folder))
 
 
 if __name__ == "__main__":
