@@ -1,6 +1,7 @@
 // A training step of a compute-bound perceptron: in one process, and by two replicas of it, each with half of
 // the batch: `troupe run -n 2 bench_ddp`.
 #include "bench/measure.h"
+#include "bench/wide_mlp.h"
 #include "parallel/data/data_parallel.h"
 #include "tools/draw/trace_picture.h"
 #include "tools/flags/flags.h"
@@ -11,9 +12,10 @@ using parallel::split;
 
 namespace {
 
-constexpr int64_t kBatch = 512, kIn = 1024, kHidden = 2048, kOut = 1024;
+using bench::kHidden, bench::kIn, bench::kOut;
 
 struct Layers : nn::Layer {
+  Layers() { bench::start(first, 0), bench::start(second, 1), bench::start(last, 2); }
   nn::Linear first{kIn, kHidden}, second{kHidden, kHidden}, last{kHidden, kOut};
   Tensor forward(const Tensor& x) override { return last(relu(second(relu(first(x))))); }
   void members(nn::Members& m) override { m("first", first), m("second", second), m("last", last); }
@@ -38,42 +40,42 @@ int main(int argc, char** argv) {
     if (names.size() < 2)
       throw_invalid("[bench] bench_ddp needs 2 workers, got " + std::to_string(names.size()));
     if (!LaunchEnvironment::read()) bench.set_placement("in-process");
-    Generator generator(0);
-    const Tensor x = randn({kBatch, kIn}, generator);
-    std::vector<int64_t> classes(kBatch);
-    for (auto& c : classes) c = static_cast<int64_t>(generator.below(static_cast<uint64_t>(kOut)));
-    const Tensor y = tensor(classes);
-
+    const auto rows = static_cast<double>(bench::kBatch);
+    const bench::Batch batch;
     double single = 0;
     {
       Layers alone;
       optim::Adam adam(alone.parameters(), {});
       const auto step = [&] {
         adam.zero_grad();
-        cross_entropy(alone(x), y).backward();
+        const Tensor loss = cross_entropy(alone(batch.x), batch.y);
+        loss.backward();
         adam.step();
+        return loss;
       };
-      single = bench.median_us(step, 10, 2);
-      bench.emit("data_parallel_single_step_us", single, "us", {{"batch", kBatch}});
+      const bench::TimedSteps steps(bench, step, 10);
+      single = steps.us;
+      bench.emit("data_parallel_single_step_us", single, "us", {{"batch", rows}}, steps.losses);
     }
     const Group group(cluster, {names[0], names[1]});
     parallel::DataParallel<Net> net(cluster.here(), group);
     optim::Distributed<optim::Adam> adam(net, {});
     const auto step = [&] {
       autograd::Context context(cluster);
-      const Tensor loss = net.mean<&Net::loss>(split(x), split(y)).get();
+      const Tensor loss = net.mean<&Net::loss>(split(batch.x), split(batch.y)).get();
       context.backward(loss);
       adam.step(context);
+      return loss;
     };
-    const double us = bench.median_us(step, 20, 3);
-    bench.emit("data_parallel_step_us", us, "us",
-               {{"ranks", 2}, {"batch", kBatch}, {"speedup", single / us}});
+    const bench::TimedSteps steps(bench, step, 20);
+    bench.emit("data_parallel_step_us", steps.us, "us",
+               {{"ranks", 2}, {"batch", rows}, {"speedup", single / steps.us}}, steps.losses);
     if (timeline.empty()) return;
     const parallel::DataParallelOptions small{.buckets = {.others = 8 << 20}};  // one for each weight
     parallel::DataParallel<Net> shown(cluster.here(), group, small);
     const auto pass = [&] {
       autograd::Context context(cluster);
-      context.backward(shown.mean<&Net::loss>(split(x), split(y)).get());
+      context.backward(shown.mean<&Net::loss>(split(batch.x), split(batch.y)).get());
     };
     for (int i = 0; i < 3; ++i) pass();
     Profile profile(cluster);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs our benchmarks and a peer's in turn, and prints how they compare.
 
-    compare.py BIN_DIR PEER [--rounds N] [--markdown] [rpc|tcp|model|ps|ops|operators|pipeline|chain|collectives|mpi|ddp ...]
+    compare.py BIN_DIR PEER [--rounds N] [--markdown] [rpc|tcp|model|ps|ops|operators|pipeline|chain|collectives|mpi|ddp|sharded ...]
 
 tcp: ours as for rpc, but over TCP on loopback; the peer as for rpc, with its shared memory.
 mpi: ours as for collectives; the peer is Open MPI where it is installed (bench/mpi_peer.py).
@@ -12,7 +12,7 @@ products too (OPENBLAS_NUM_THREADS=1: OpenBLAS asks for all cores).
 
 Both print lines of JSON {"system", "bench", "value", "unit", ...}. Lines are matched on "bench" and on every further key
 that both have and that is no measurement: two of ours that differ in another key are set beside the same one of the
-peer. Each round runs both, so that a slow minute of the machine hits both; values and ratios are medians over the rounds,
+peer. Losses that both print have to agree. Each round runs both, so that a slow minute of the machine hits both; values and ratios are medians over the rounds,
 with the lowest and the highest value behind them. The ratio is speed: above 1, ours is faster. "best" is the ratio of the best value of each side over all rounds, which a machine that is slow at
 times (a neighbour's virtual machine on the other hyperthread of a core) distorts least. What other programs took of the
 processor meanwhile is said for each round; --quiet waits, before each, for them to leave it alone.
@@ -21,7 +21,7 @@ import argparse, os, statistics, sys, time
 
 from programs import PROCESSES, command, lines, lines_over_tcp
 
-MEASURED = {"system", "value", "unit", "gb_per_s", "bus_gb_per_s", "speedup", "of_formula", "through_caller_us"}
+MEASURED = {"system", "value", "unit", "gb_per_s", "bus_gb_per_s", "speedup", "of_formula", "through_caller_us", "losses"}
 TIMES = {"ns", "us", "ms", "s"}
 VARIANTS = {"tcp": "rpc", "mpi": "collectives"}  # another way, or another peer, of a program of ours
 OTHER_PEERS = {"operators": "torch_operators.py", "mpi": "mpi_peer.py"}  # the peer's operators are our own list
@@ -74,6 +74,13 @@ def ratio(ours, peer):
     return peer["value"] / ours["value"] if ours["unit"] in TIMES else ours["value"] / peer["value"]
 
 
+def check_losses(ours, peer):
+    """Both train the same model on the same batch: a step that is quicker because it does something else ends the run."""
+    for i, (a, b) in enumerate(zip(ours.get("losses", ()), peer.get("losses", ())):
+        if not abs(a - b) <= 1e-4:
+            sys.exit(f"compare: {ours['bench']}: the loss of step {i + 1} is {a:.7f}, that of {peer['system']} {b:.7f}; expected a difference of 1e-4 at most")
+
+
 def best(values, unit):
     return min(values) if unit in TIMES else max(values)
 
@@ -115,8 +122,8 @@ def summary(values):
     return f"{number(statistics.median(values))} ({number(min(values))}..{number(max(values))})"
 
 
-def show(table, markdown):
-    rows = [("bench", "unit", "ours", "peer", "ratio", "best")]
+def show(table, systems, markdown):
+    rows = [("bench", "unit", "ours", ", ".join(systems), "ratio", "best")]
     for name, (unit, mine, theirs, ratios) in table.items():
         speed = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}..{max(ratios):.2f})" if ratios else "-"
         ends = ratio(*({"value": best(x, unit), "unit": unit} for x in (mine, theirs))) if ratios else None
@@ -147,6 +154,7 @@ def main():
             parser.error(f"no benchmark '{what}'; there are: {' '.join([*VARIANTS, *PROCESSES])}")
 
     table = {}  # key: (unit, our values, peer values, ratios), in the order of the first round
+    systems = {}  # the peers', in the order in which they come
     for what in args.what or PROCESSES:
         prefix = f"{what}: " if what in VARIANTS else ""
         for round in range(args.rounds):
@@ -154,6 +162,7 @@ def main():
                 wait_until_quiet()
             others = Others()
             peers = run_peers(args.peer, what)
+            systems.update((p["system"], None) for p in peers)
             alone = list(peers)  # what we have nothing to set beside
             for ours in run(args.bin_dir, what):
                 unit, mine, theirs, ratios = table.setdefault(prefix + key(ours), (ours["unit"], [], [], []))
@@ -161,6 +170,7 @@ def main():
                 peer = next((p for p in peers if same(ours, p)), None)
                 speed = ratio(ours, peer) if peer else None
                 if speed is not None:
+                    check_losses(ours, peer)
                     alone = [p for p in alone if p is not peer]
                     theirs.append(peer["value"])
                     ratios.append(speed)
@@ -168,7 +178,7 @@ def main():
                 table.setdefault(prefix + key(peer), (peer["unit"], [], [], []))[2].append(peer["value"])
             print(f"compare: {what}, round {round + 1} of {args.rounds}; others had {100 * others.share():.0f} % of the "
                   "processor", file=sys.stderr, flush=True)
-    show(table, args.markdown)
+    show(table, systems, args.markdown)
 
 
 if __name__ == "__main__":

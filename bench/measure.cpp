@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <vector>
 
 #include "ops/dispatch/threads.h"
 #include "tools/flags/flags.h"
@@ -56,12 +55,14 @@ double Bench::median_us(const std::function<void()>& step, int iterations, int w
 }
 
 void Bench::emit(const std::string& bench, double value, const std::string& unit,
-                 std::initializer_list<std::pair<const char*, double>> extra) const {
+                 std::initializer_list<std::pair<const char*, double>> extra,
+                 const std::vector<double>& losses) const {
   nlohmann::ordered_json line{{"system", "troupe " + tools::version()},
                               {"bench", bench},
                               {"value", std::round(value * 1e4) / 1e4},
                               {"unit", unit}};
   for (const auto& [name, x] : extra) line[name] = number(x);
+  if (!losses.empty()) line["losses"] = losses;
   if (!placement_.empty()) line["placement"] = placement_;
   std::printf("%s\n", line.dump().c_str());
   std::fflush(stdout);

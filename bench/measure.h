@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace troupe::tools {
 class Flags;
@@ -33,9 +34,10 @@ class Bench {
   /// A word about where the workers are, put on every line; none by default.
   void set_placement(std::string placement) { placement_ = std::move(placement); }
   /// Prints {"system", "bench", "value", "unit", ...} as one line on standard output; values have four
-  /// decimals.
+  /// decimals. `losses`: of the first steps, if compare.py is to hold them against the peer's.
   void emit(const std::string& bench, double value, const std::string& unit,
-            std::initializer_list<std::pair<const char*, double>> extra = {}) const;
+            std::initializer_list<std::pair<const char*, double>> extra = {},
+            const std::vector<double>& losses = {}) const;
 
  private:
   bool quick_ = false, least_ = false;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures entries of bench/results/ again, and writes them with today's machine, date and commit.
 
-    record.py BIN_DIR PEER NAME...     NAME: calls, calls-tcp, chain, collectives, contexts, references, scale, shell, tls
+    record.py BIN_DIR PEER NAME...     NAME: calls, calls-tcp, chain, collectives, contexts, ddp, references, restarts, scale, sharded, shell, tls
 
 Title, notes, and the command of a comparison are those of the file. bench/figures.py then writes the page.
 """
@@ -87,6 +87,21 @@ def references(bin_dir, peer, entry):
     return [times, {"columns": ["memory of one, of a million", "bytes"], "rows": [[t, f"{v:.0f}"] for t, v in memory if v is not None]}]
 
 
+def restarts(bin_dir, peer, entry):
+    kills = entry["command"].split()[-1]
+    restarts = [sys.executable, str(ROOT / "bench/restarts.py"), "--kills", kills]
+    found = lines([*restarts, str(bin_dir)])
+    if found is None:
+        sys.exit("record: restarts failed")
+    for python in os.environ.get("TROUPE_PEER_PYTHON", "/usr/bin/python3").split(":"):
+        peers = lines([*restarts, "--torch", python])
+        if peers is None:
+            print(f"record: no restarts of PyTorch by {python}", file=sys.stderr, flush=True)
+        found += peers or []
+    return [{"columns": ["job", "system", "median, ms", "90th percentile", "longest", "kills"],
+             "rows": [[f["job"], f["system"], *(short(f[key]) for key in ("value", "p90", "most")), str(f["kills"])] for f in found]}]
+
+
 def scale(bin_dir, peer, entry):
     text = text_of(*command(str(bin_dir), "scale", "--pictures", str(ROOT / "docs/pictures"), "--markdown"))
     return [{"columns": head, "rows": rows} for head, *rows in rows_of(text)]
@@ -107,19 +122,33 @@ def tls(bin_dir, peer, entry):
     return [{"columns": encrypted.COLUMNS, "rows": encrypted.rows(str(bin_dir), int(entry["command"].split()[-1]))}]
 
 
-MEASURED = {"calls": compared, "calls-tcp": compared, "chain": chain, "collectives": compared, "contexts": contexts, "references": references, "scale": scale,
-            "shell": shell, "tls": tls}
+MEASURED = {"calls": compared, "calls-tcp": compared, "chain": chain, "collectives": compared, "contexts": contexts, "ddp": compared, "references": references, "restarts": restarts, "scale": scale,
+            "sharded": compared, "shell": shell, "tls": tls}
 
 
+SAME_LOSSES = "Both sides begin with the same values, and their first five losses agree to 1e-4."
 # Entries that no file has yet.
 NEW = {"tls": {"title": "Calls over TCP by TLS",
                "command": "./dev bench tls 5",
                "notes": ["Two processes over loopback, plain and with `TROUPE_TLS=require`, in turns. Both ends share the machine's cores, so both ends' work counts; between hosts each has its own."]},
        "collectives": {"title": "Sums over groups",
-                       "command": "./dev bench compare collectives mpi ddp --rounds 5",
+                       "command": "./dev bench compare collectives mpi --rounds 5",
                        "notes": ["Between processes of one host. all_reduce of float32 in place, called in methods of actors; the peers are PyTorch's Gloo and, in "
-                                 "the lines of mpi, Open MPI where it is installed. The last lines: a data-parallel step of "
-                                 "1024-2048-2048-1024, batch 512, Adam, two replicas of one thread each; the peer is DistributedDataParallel."]}}
+                                 "the lines of mpi, Open MPI where it is installed."]},
+       "ddp": {"title": "A data-parallel step",
+               "command": "./dev bench compare ddp --rounds 5",
+               "notes": ["A perceptron of 1024-2048-2048-1024, batch 512, Adam, in one process and by two replicas of one thread each, between processes of one host. The peer is "
+                         f"DistributedDataParallel over Gloo. {SAME_LOSSES}"]},
+       "restarts": {"title": "From a kill to the first new step",
+                    "command": "./dev bench restarts --kills 10",
+                    "notes": ["A process of the job is killed at a random moment; the time ends with the first step that no process had taken before. Ours: examples under "
+                              "`troupe run --max-restarts`, of three, four, three and seven processes, with a checkpoint as often as one can be written, every 3, 5, 10 and 5 steps. PyTorch: a "
+                              "perceptron under torchrun, of three processes, with a checkpoint of DCP every five steps. Most of its time goes to start Python and import torch."]},
+       "sharded": {"title": "Steps of sharded and of cut models",
+                   "command": "./dev bench compare sharded --rounds 5",
+                   "notes": ["The same perceptron and batch, two processes of one thread each. zero1: `Shard::state`, beside ZeroRedundancyOptimizer and DistributedDataParallel; zero3: `Shard::all` "
+                             "with a part for each layer, beside FullyShardedDataParallel with a unit for each (the first one: FSDP2 of PyTorch 2.5 needs CUDA); tensor_parallel: the layers and the "
+                             f"loss are cut over two ranks, beside `parallelize_module` and `loss_parallel`. Gloo carries what PyTorch sends. {SAME_LOSSES}"]}}
 
 
 def written(entry):
