@@ -76,7 +76,7 @@ def ratio(ours, peer):
 
 def check_losses(ours, peer):
     """Both train the same model on the same batch: a step that is quicker because it does something else ends the run."""
-    for i, (a, b) in enumerate(zip(ours.get("losses", ()), peer.get("losses", ())):
+    for i, (a, b) in enumerate(zip(ours.get("losses", ()), peer.get("losses", ()))):
         if not abs(a - b) <= 1e-4:
             sys.exit(f"compare: {ours['bench']}: the loss of step {i + 1} is {a:.7f}, that of {peer['system']} {b:.7f}; expected a difference of 1e-4 at most")
 
