@@ -102,13 +102,13 @@ CheckpointFile write_checkpoint_file(const std::string& folder, const std::strin
   CheckpointFile out{name, 0, 0, 0, 0, model, {}};
   Crc32 whole, header;
   std::map<std::string, Crc32> parts;
-  detail::write_safetensors(path, tensors, metadata,
-                            [&](std::string_view tensor, const void* bytes, size_t count) {
-                              Crc32 part;
-                              part.add(bytes, count);
-                              (tensor.empty() ? header : parts[std::string(tensor)]).add(part);
-                              whole.add(part);
-                            });
+  const auto note = [&](std::string_view tensor, const void* bytes, size_t count) {
+    Crc32 part;
+    part.add(bytes, count);
+    (tensor.empty() ? header : parts[std::string(tensor)]).add(part);
+    whole.add(part);
+  };
+  detail::write_safetensors(path, tensors, metadata, note, AtomicFile::Through::disk);
   out.bytes = whole.bytes, out.crc32 = whole.value;
   out.header_bytes = header.bytes, out.header_crc32 = header.value;
   for (const auto& [tensor, crc] : parts) out.tensors.emplace(tensor, crc.value);

@@ -190,7 +190,14 @@ void flush_folder(const std::string& folder, const char* tag) {
                                        ": cannot be flushed to the disk: " + std::strerror(errno));
 }
 
-AtomicFile::AtomicFile(std::string path, const char* tag) : path_(std::move(path)), tag_(tag) {
+// Past the cache, bytes come from addresses and go to places that are multiples of the disk's blocks.
+struct AtomicFile::Block {
+  alignas(4096) std::byte bytes[size_t{1} << 20];
+  size_t held = 0;
+};
+
+AtomicFile::AtomicFile(std::string path, const char* tag, Through through)
+    : path_(std::move(path)), tag_(tag) {
   if (path_.empty()) refuse(tag_, path_, "cannot be written: the name is empty");
   refuse_nul(std::string("[") + tag_ + "]", path_);
   target_ = behind_links(path_, tag_);
@@ -201,6 +208,7 @@ AtomicFile::AtomicFile(std::string path, const char* tag) : path_(std::move(path
     refuse(tag_, path_, "cannot be written: it is not a regular file");
   remove_abandoned();
   if (!open_unnamed()) open_named();
+  if (through == Through::disk) block_ = std::make_unique_for_overwrite<Block>();
 }
 
 std::string AtomicFile::next_name() const {
@@ -254,18 +262,48 @@ void AtomicFile::fail(const char* what) const {
               "[" + std::string(tag_) + "] " + path_ + ": " + what + ": " + std::strerror(errno));
 }
 
+// False: the file system does not do that.
+bool AtomicFile::pass_cache(bool yes) {
+  const int flags = ::fcntl(fd_, F_GETFL);
+  if (flags < 0 || ::fcntl(fd_, F_SETFL, yes ? flags | O_DIRECT : flags & ~O_DIRECT) != 0) return false;
+  passes_cache_ = yes;
+  return true;
+}
+
 void AtomicFile::write(const void* bytes, size_t count) {
+  if (!block_) return put(bytes, count);
+  for (const auto* from = static_cast<const std::byte*>(bytes); count > 0;) {
+    const size_t part = std::min(count, sizeof block_->bytes - block_->held);
+    std::memcpy(block_->bytes + block_->held, from, part);
+    from += part, count -= part, block_->held += part;
+    if (block_->held < sizeof block_->bytes) continue;
+    if (!passes_cache_ && !pass_cache(true)) {
+      const std::unique_ptr<Block> last = std::move(block_);
+      put(last->bytes, last->held);
+      return put(from, count);
+    }
+    put(block_->bytes, std::exchange(block_->held, 0));
+  }
+}
+
+void AtomicFile::put(const void* bytes, size_t count) {
   const NoSizeSignal guard;
   const char* from = static_cast<const char*>(bytes);
   while (count > 0) {
     const ssize_t n = ::write(fd_, from, std::min(count, size_t{1} << 30));
     if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EINVAL && passes_cache_ && pass_cache(false)) continue;  // other blocks than ours
     if (n < 0) fail("cannot be written");
     from += n, count -= static_cast<size_t>(n);
   }
 }
 
 void AtomicFile::commit() {
+  if (block_) {
+    if (passes_cache_ && block_->held % 4096 != 0 && !pass_cache(false)) fail("cannot be written");
+    put(block_->bytes, block_->held);
+    block_.reset();
+  }
   if (::fsync(fd_) != 0) fail("cannot be flushed to the disk");
   if (temporary_.empty()) {
     const std::string file = "/proc/self/fd/" + std::to_string(fd_);

@@ -69,10 +69,17 @@ void flush_folder(const std::string& folder, const char* tag);
 /// "<path>.writing-<pid>-<number>", which the next AtomicFile of that path removes.
 class AtomicFile {
  public:
+  /// How large files get to the disk.
+  enum class Through {
+    cache,  ///< whoever reads it soon finds it in memory
+    /// Past the system's cache, where the file system can: at a fifth of the processor's time, for files that
+    /// are seldom read.
+    disk,
+  };
   /// `invalid`, the text starting with "[tag] path: ", if it is a folder or device, or in a folder that is
   /// missing or may not be written. Nothing is left beside it meanwhile, so that making one and letting it go
   /// asks whether a path can be written.
-  AtomicFile(std::string path, const char* tag);
+  AtomicFile(std::string path, const char* tag, Through through = Through::cache);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -86,12 +93,17 @@ class AtomicFile {
   std::string next_name() const;
   bool open_unnamed();
   void open_named();
+  void put(const void* bytes, size_t count);
+  bool pass_cache(bool yes);
   void remove_abandoned() const;
 
   std::string path_, target_;  // as given; without symbolic links
   std::string temporary_;      // empty: the file has no name yet
   const char* tag_;
   int fd_ = -1;
+  struct Block;
+  std::unique_ptr<Block> block_;  // what goes past the cache next
+  bool passes_cache_ = false;
 };
 
 }  // namespace troupe::datasets

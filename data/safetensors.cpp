@@ -141,18 +141,18 @@ void write_safetensors(const std::string& path, const std::map<std::string, Tens
 
 void detail::write_safetensors(const std::string& path, const std::map<std::string, Tensor>& tensors,
                                const std::map<std::string, std::string>& metadata,
-                               const WrittenBytes& written) {
+                               const WrittenBytes& written, AtomicFile::Through through) {
   std::map<std::string, LaterTensor> all;
   for (const auto& [name, tensor] : tensors) {
     if (!tensor.defined()) throw_invalid("[safetensors] " + path + ": tensor \"" + name + "\" is undefined");
     all.emplace(name, LaterTensor{tensor.dtype(), tensor.shape(), [t = tensor] { return t; }});
   }
-  write_safetensors(path, all, metadata, written);
+  write_safetensors(path, all, metadata, written, through);
 }
 
 void detail::write_safetensors(const std::string& path, const std::map<std::string, LaterTensor>& tensors,
                                const std::map<std::string, std::string>& metadata,
-                               const WrittenBytes& written) {
+                               const WrittenBytes& written, AtomicFile::Through through) {
   const std::string where = "[safetensors] " + path + ": ";
   std::vector<const std::pair<const std::string, LaterTensor>*> order;
   for (const auto& item : tensors) {
@@ -188,7 +188,7 @@ void detail::write_safetensors(const std::string& path, const std::map<std::stri
     throw_invalid(where + "needs a header of " + std::to_string(text.size()) + " bytes, the format allows " +
                   std::to_string(kMaxHeader));
   const uint64_t length = text.size();
-  AtomicFile file(path, "safetensors");
+  AtomicFile file(path, "safetensors", through);
   const auto write = [&](std::string_view tensor, const void* bytes, size_t count) {
     written(tensor, bytes, count);
     file.write(bytes, count);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/tensor/tensor.h"
+#include "data/file.h"
 
 namespace troupe::datasets::detail {
 
@@ -23,8 +24,10 @@ struct LaterTensor {
 
 /// write_safetensors(), heard. What `elements` throws leaves the file as it was.
 void write_safetensors(const std::string& path, const std::map<std::string, LaterTensor>& tensors,
-                       const std::map<std::string, std::string>& metadata, const WrittenBytes& written);
+                       const std::map<std::string, std::string>& metadata, const WrittenBytes& written,
+                       AtomicFile::Through through = AtomicFile::Through::cache);
 void write_safetensors(const std::string& path, const std::map<std::string, Tensor>& tensors,
-                       const std::map<std::string, std::string>& metadata, const WrittenBytes& written);
+                       const std::map<std::string, std::string>& metadata, const WrittenBytes& written,
+                       AtomicFile::Through through = AtomicFile::Through::cache);
 
 }  // namespace troupe::datasets::detail

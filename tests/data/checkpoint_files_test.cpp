@@ -6,12 +6,14 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/base/generator.h"
 #include "core/tensor/creation.h"
 #include "data/crc32.h"
 #include "data/safetensors.h"
@@ -131,6 +133,17 @@ TEST_CASE("the checksum is the CRC-32 of zip and gzip, and adds up", "[data][che
   whole.add("1234", 4), second.add("56789", 5), whole.add(second);
   CHECK(whole.value == 0xcbf43926);
   CHECK(whole.bytes == 9);
+  Generator random(0);
+  std::vector<unsigned char> bytes(5000);
+  for (auto& byte : bytes) byte = static_cast<unsigned char>(random.below(256));
+  for (int i = 0; i < 3000; ++i) {
+    const size_t from = random.below(100), count = random.below(i % 2 ? 300 : bytes.size() - from + 1);
+    Crc32 crc{static_cast<uint32_t>(random.below(uint64_t{1} << 32)), 0};
+    const auto expected = static_cast<uint32_t>(::crc32_z(crc.value, bytes.data() + from, count));
+    INFO(count << " bytes from " << from << " after " << crc.value);
+    crc.add(bytes.data() + from, count);
+    REQUIRE(crc.value == expected);
+  }
 }
 
 TEST_CASE("every byte of a checkpoint that is flipped or cut off is refused, with the file's name",

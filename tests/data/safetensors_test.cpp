@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <csignal>
@@ -15,6 +16,7 @@
 #include <filesystem>
 
 #include "core/base/generator.h"
+#include "data/file.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
 #include "tests/support/sanitized.h"
@@ -341,6 +343,27 @@ TEST_CASE("a write that fails leaves the old file and nothing else", "[data][saf
                  }),
       "given up");
   CHECK(files_in(dir) == 2);
+}
+
+TEST_CASE("a file that goes to the disk past the cache has the same bytes, of any length",
+          "[data][safetensors]") {
+  const std::string where = GENERATE("", "/dev/shm");  // a file system that may know no such way
+  const Folder dir;
+  const std::string path =
+      where.empty() ? (dir.path / "f").string() : where + "/troupe-direct-" + std::to_string(getpid());
+  constexpr size_t kBlock = size_t{1} << 20;
+  std::string bytes(3 * kBlock, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 2654435761u >> 13);
+  for (const size_t size :
+       {size_t{0}, size_t{1}, size_t{4096}, kBlock - 1, kBlock, kBlock + 1, 2 * kBlock + 4096, 3 * kBlock})
+    for (const size_t part : {size_t{100'003}, 2 * kBlock}) {
+      INFO(size << " bytes, " << part << " at a time, in " << path);
+      datasets::AtomicFile file(path, "test", datasets::AtomicFile::Through::disk);
+      for (size_t at = 0; at < size; at += part) file.write(bytes.data() + at, std::min(part, size - at));
+      file.commit();
+      REQUIRE(content(path) == bytes.substr(0, size));
+    }
+  fs::remove(path);
 }
 
 TEST_CASE("a disk that takes no more is an error, and the old file stays", "[data][safetensors]") {
