@@ -45,6 +45,7 @@ Rendezvous::~Rendezvous() {
 void Rendezvous::complete() { say(words_.complete); }
 
 void say_committed() { say(kCommittedWord); }
+void say_stopping() { say(kStoppingWord); }
 void say_done() { say(kDoneWord); }
 
 }  // namespace troupe::internal::net

@@ -1,5 +1,5 @@
 // Workers tell the launcher that started them when they begin to wait for each other, and when all have come;
-// worker 0 also of its checkpoints, and of the driver's end.
+// worker 0 also of its checkpoints, of an end that it was asked for, and of the driver's end.
 #pragma once
 #include <string>
 
@@ -12,7 +12,7 @@ struct RendezvousWords {
   char waits, complete;
 };
 inline constexpr RendezvousWords kDriverWords{'w', 'c'}, kWorkerWords{'j', 'm'};
-inline constexpr char kCommittedWord = 'k', kDoneWord = 'd';
+inline constexpr char kCommittedWord = 'k', kStoppingWord = 's', kDoneWord = 'd';
 
 /// The number of an open pipe, and what tells it from others that may have this number later.
 std::string text_of_pipe(int descriptor);
@@ -34,6 +34,8 @@ class Rendezvous {
 /// Says, while this process has a Rendezvous, that a checkpoint is on the disk: what goes wrong from here on
 /// costs no more than what came after it.
 void say_committed();
+/// Says that the driver was asked for its end and comes to it by itself: nobody need hurry it.
+void say_stopping();
 /// Says that the driver has come to its end: another start would do all of that once more.
 void say_done();
 

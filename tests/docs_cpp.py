@@ -28,7 +28,7 @@ PAGES = [
     ("optimizers", "Optimizers", "troupe/troupe.h", "autograd/distributed/optim/distributed_optimizer.h autograd/distributed/optim/step_report.h "
      "autograd/distributed/optim/parameter_filter.h autograd/distributed/optim/context_gradients.h optim/optimizer.h optim/tunable.h optim/sgd.h optim/adam.h optim/adamax.h optim/rmsprop.h optim/rprop.h "
      "optim/lamb.h optim/schedule.h optim/clip.h optim/loss_scaler.h"),
-    ("checkpoints", "Checkpoints", "troupe/troupe.h", "troupe/job.h troupe/checkpoints.h core/codec/keep.h core/graph/stateful.h"),
+    ("checkpoints", "Checkpoints", "troupe/troupe.h", "troupe/job.h troupe/stop.h troupe/checkpoints.h core/codec/keep.h core/graph/stateful.h"),
     ("pipelines", "Pipelines", "troupe/pipeline.h", "parallel/pipeline/pipeline.h parallel/pipeline/pipelines.h parallel/pipeline/split.h parallel/pipeline/delayed_updates.h parallel/pipeline/step_report.h "
      "parallel/pipeline/schedule/schedule.h parallel/pipeline/schedule/choose_policy.h parallel/pipeline/schedule/schedule_check.h "
      "parallel/pipeline/schedule/simulate.h"),

@@ -14,7 +14,7 @@ OF_TESTS = "TROUPE_TEST_"  # set by tests for programs of theirs
 FOREIGN = set("""--build --preset --prefix --test-dir --fresh --output-on-failure --standalone --nnodes
 --node-rank --master-addr --master-port --ntasks --ntasks-per-node --nodes --export --host --rm --shm-size --network --env --cpus
 --cpus-per-task --time --hostfile --parallel --restart --tool --nproc_per_node --node_rank --master_addr --master_port --no_python
---oversubscribe --redirects --tee""".split())
+--oversubscribe --redirects --signal --tee""".split())
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 SPAN = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"(?<![\w./<~$*-])((?:[\w-]+/)+[\w.-]+\.(?:h|cpp|cu|py|md|lua|json|cmake|capnp|sh|svg|txt))(?![\w*])")

@@ -7,12 +7,13 @@
 
 namespace troupe::internal {
 
-// A checkpoint that is not made: training goes on, unless that has become a habit, or never went well.
+// A checkpoint that is not made: training goes on, unless it was to be the last one, or that has become a
+// habit, or never went well.
 Committer::Actions Committer::missed(Actions before) {
   using enum Action;
   ++misses_;
   before.push_back(miss);
-  if (commits_ == 0 || misses_ >= kMostMisses) {
+  if (commits_ == 0 || misses_ >= kMostMisses || last_) {
     state_ = State::idle;
     ending_ = false;
     before.push_back(fail);

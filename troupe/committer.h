@@ -54,7 +54,7 @@ class Committer {
   int64_t commits() const { return commits_; }
   int64_t skipped() const { return skipped_; }
 
-  /// Missed ones in a row that are too many; also the first one of a run, which was never made.
+  /// Missed ones in a row that are too many; also the first one of a run, which was never made, and the last.
   static constexpr int kMostMisses = 3;
 
  private:

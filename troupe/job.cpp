@@ -57,6 +57,8 @@ struct Job::Parts {
   int64_t begin(int64_t total);
   void ended(int64_t step);
   bool resumed() const { return resumed_; }
+  std::shared_ptr<const StopSignal> stop_signal();
+  bool stopping() const;
   void check(double number);
   static Parts*& current() {
     static thread_local Parts* loop = nullptr;
@@ -81,6 +83,7 @@ struct Job::Parts {
   void write();
   void wait();
   void miss();
+  std::string newest() const;
   Committer::Actions told(Event event);
   void leave() {
     if (current() == this) current() = nullptr;
@@ -98,6 +101,7 @@ struct Job::Parts {
   int64_t total_ = 0, first_ = 0, step_ = 0;
   bool begun_ = false, resumed_ = false, repeat_ = true;  // the last: steps made again have their bits
   std::optional<internal::Witness> witness_;
+  std::weak_ptr<const StopSignal> stop_;  // as long as the loop goes on
   const std::optional<internal::Rehearsal> rehearsal_ = internal::Rehearsal::current();
   OwnedState driver_;                // its snapshot
   datasets::CheckpointIndex index_;  // of the checkpoint that is being made
@@ -154,16 +158,34 @@ void Job::Parts::ended(int64_t step) {
   }
   step_ = step;
   if (step == total_) leave();
-  const bool rehearsed = rehearsal_ && step == rehearsal_->steps;
-  if (step == total_ || rehearsed)
+  const bool rehearsed = rehearsal_ && step == rehearsal_->steps, stops = step != total_ && stopping();
+  if (step == total_ || rehearsed || stops)
     save(step, Event::loop_ends);
   else if (options_.every > 0 ? step % options_.every == 0 : monotonic() - started_ >= pause)
     save(step, Event::due);
+  if (stops) {
+    internal::log::warning(fmt::format(
+        "[job] ends as it was asked to ({}); {} has a checkpoint of step {}: --resume goes on from there",
+        internal::stop_asked() == SIGINT ? "Ctrl-C" : "SIGTERM", dir_, step));
+    internal::end_as_asked();
+  }
   if (!rehearsal_) return;
   wait();
   const auto attempt = static_cast<size_t>(internal::restarts());
   if (attempt < rehearsal_->kills.size() && step == rehearsal_->kills[attempt]) raise(SIGKILL);
   if (rehearsed && step != total_) throw internal::RehearsalEnd();
+}
+
+std::shared_ptr<const StopSignal> Job::Parts::stop_signal() {
+  if (options_.dir.empty()) return {};
+  auto made = std::make_shared<const StopSignal>();
+  stop_ = made;
+  return made;
+}
+
+bool Job::Parts::stopping() const {
+  const auto signal = stop_.lock();
+  return signal && signal->received();
 }
 
 void Job::Parts::check(double number) {
@@ -244,7 +266,14 @@ void Job::Parts::save(int64_t step, Event why) {
     if (again) perform({Action::settle});
   }
   std::lock_guard lock(mutex_);
-  if (failure_) throw *std::exchange(failure_, std::nullopt);
+  if (!failure_) return;
+  const Error e = *std::exchange(failure_, std::nullopt);
+  // What is made anew from the checkpoint before is another matter, and needs no words.
+  if (why != Event::loop_ends || e.kind() == ErrorKind::disconnected || e.kind() == ErrorKind::cancelled)
+    throw e;
+  throw_error(e.kind(),
+              fmt::format("[job] the loop ends with step {}, which is in no checkpoint of {} ({}): {}", step,
+                          dir_, newest(), e.message()));
 }
 
 // Whoever waits for the state finds the failure with it.
@@ -419,13 +448,20 @@ void Job::Parts::write() {
 }
 
 void Job::Parts::miss() {
-  std::string newest = "there is none yet";
-  if (const auto steps = datasets::committed_steps(dir_); !steps.empty())
-    newest = "the newest is of step " + std::to_string(steps.back());
+  const std::string newest_one = newest();
   std::lock_guard lock(mutex_);
   internal::log::warning("[job] no checkpoint of step " +
                          std::to_string(on_driver() ? index_.step : writing_step_) + " in " + dir_ + " (" +
-                         newest + "): " + why_->what());
+                         newest_one + "): " + why_->what());
+}
+
+std::string Job::Parts::newest() const {
+  try {
+    const auto steps = datasets::committed_steps(dir_);
+    return steps.empty() ? "there is none yet" : "the newest is of step " + std::to_string(steps.back());
+  } catch (const Error& e) {  // of a disk that does not even say that
+    return e.what();
+  }
 }
 
 // Until nothing is written any more, or the last step is to be saved.
@@ -444,6 +480,8 @@ Job::~Job() = default;
 int64_t Job::begin(int64_t total) { return parts_->begin(total); }
 void Job::ended(int64_t step) { parts_->ended(step); }
 bool Job::resumed() const { return parts_->resumed(); }
+bool Job::stopping() const { return parts_->stopping(); }
+std::shared_ptr<const StopSignal> Job::stop_signal() { return parts_->stop_signal(); }
 void Job::check(double number) { parts_->check(number); }
 void Job::check_current(double number) {
   if (Parts* loop = Parts::current()) loop->check(number);

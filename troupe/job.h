@@ -9,6 +9,7 @@
 #include "data/loader.h"
 #include "troupe/checkpoints.h"
 #include "troupe/cluster.h"
+#include "troupe/stop.h"
 
 namespace troupe {
 
@@ -43,10 +44,13 @@ class Job {
 
   class Iterator {
    public:
-    Iterator(Job* job, int64_t step) : job_(job), step_(step) {}
+    /// `stop`: asks the loop for its end, as long as there is one of these.
+    Iterator(Job* job, int64_t step, std::shared_ptr<const StopSignal> stop = nullptr)
+        : job_(job), step_(step), stop_(std::move(stop)) {}
     int64_t operator*() const { return step_; }
     /// Ends the step: throws what keeps checkpoints from being made, if it was the first one of a run or the
-    /// third in a row; logs others.
+    /// third in a row, or of the last step; logs others. The program ends here once it is asked to
+    /// (stopping).
     Iterator& operator++() {
       job_->ended(++step_);
       return *this;
@@ -56,11 +60,15 @@ class Job {
    private:
     Job* job_;
     int64_t step_;
+    std::shared_ptr<const StopSignal> stop_;
   };
   class Steps {
    public:
     Steps(Job& job, int64_t total) : job_(&job), total_(total) {}
-    Iterator begin() const { return {job_, job_->begin(total_)}; }
+    Iterator begin() const {
+      const int64_t first = job_->begin(total_);
+      return {job_, first, job_->stop_signal()};
+    }
     Iterator end() const { return {job_, total_}; }
 
    private:
@@ -112,6 +120,10 @@ class Job {
   /// Whether its loop went on from a checkpoint.
   bool resumed() const;
 
+  /// Whether Ctrl-C or SIGTERM has asked for the end: it comes behind this step, with a checkpoint of it, out
+  /// of the loop; what stands behind the loop does not run. A long step may look, and be shorter.
+  bool stopping() const;
+
   /// A witness: a number that a step comes to, its loss say. It is written down at once, and a step that is
   /// made again after a loss has to come to the same one: else CheckpointRefused, since something that
   /// training changes is in no checkpoint. tools::Training does this with every loss.
@@ -125,6 +137,7 @@ class Job {
   struct Parts;
   int64_t begin(int64_t total);
   void ended(int64_t step);
+  std::shared_ptr<const StopSignal> stop_signal();
   std::unique_ptr<Parts> parts_;
 };
 

@@ -28,4 +28,9 @@ inline constexpr actors::Service<void()> kDropSnapshot{"job.drop"};
 inline constexpr actors::Service<JobActors(std::string job, int64_t step)> kLoadCheckpoint{
     "job.load", {.timeout = Duration::zero()}};
 
+/// Worker to the driver: a signal asks it for its end. Whether the driver ends by itself, soon; the worker
+/// serves until then.
+inline constexpr actors::Service<bool(int64_t signal)> kAskToStop{"job.stop",
+                                                                  {.timeout = std::chrono::seconds(1)}};
+
 }  // namespace troupe::internal

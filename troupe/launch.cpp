@@ -19,10 +19,14 @@
 #include "ops/environment.h"
 #include "troupe/end_watch.h"
 #include "troupe/job.h"
+#include "troupe/job_messages.h"
 #include "troupe/rehearsal.h"
+#include "troupe/stop.h"
 
 namespace troupe {
 namespace {
+
+using SteadyClock = std::chrono::steady_clock;
 
 // Takes SIGINT and SIGTERM on a thread of its own while it is alive. Made before any other thread, so that
 // all of them leave the signals to it.
@@ -53,6 +57,8 @@ class Signals {
   }
   /// The signal that came, or 0.
   int received() const { return received_; }
+  /// The program ends by itself, and kSameRequest is heeded.
+  void granted(bool yes) { granted_ = yes; }
 
  private:
   void loop() {
@@ -63,15 +69,18 @@ class Signals {
         if (ending_) return;
         continue;
       }
+      if (received_ && granted_ && SteadyClock::now() - first_ < internal::kSameRequest) continue;
       if (received_) _exit(128 + signal);
+      first_ = SteadyClock::now();
       std::lock_guard lock(mutex_);
       received_ = signal;
       if (f_) f_();
     }
   }
   sigset_t set_{}, before_{};
-  std::atomic<bool> ending_{false};
+  std::atomic<bool> ending_{false}, granted_{false};
   std::atomic<int> received_{0};
+  SteadyClock::time_point first_{};  // of the thread
   std::mutex mutex_;
   std::function<void()> f_;
   std::thread thread_;
@@ -96,10 +105,25 @@ int code_of(const Error& e) {
   }
 }
 
+// Of the driver's process; `who` had the signal.
+bool ask_to_stop(int signal, const std::string& who) {
+  const bool again = internal::stop_asked();
+  if (!internal::ask_to_stop(signal)) return false;
+  if (!again)
+    std::fprintf(
+        stderr, "w0: [launch] %s at %s: the program comes to its end by itself (once more ends it at once)\n",
+        signal == SIGINT ? "Ctrl-C" : "SIGTERM", who.c_str());
+  return true;
+}
+
 int drive(Cluster& cluster, Signals& signals, EndWatch& watch, const std::function<void(Cluster&)>& driver,
           Duration shutdown_timeout) {
   int code = 0;
+  std::atomic<bool> interrupted{false};
   signals.on_signal([&] {
+    signals.granted(ask_to_stop(signals.received(), "w0"));
+    if (internal::stop_asked()) return;
+    interrupted = true;
     cluster.worker().interrupt("[launch] interrupted");
     watch.driver_interrupted();
   });
@@ -110,16 +134,21 @@ int drive(Cluster& cluster, Signals& signals, EndWatch& watch, const std::functi
     }
     flush_output();
     internal::net::say_done();
-    if (!signals.received()) cluster.shutdown({.timeout = shutdown_timeout});
+    if (!interrupted) cluster.shutdown({.timeout = shutdown_timeout});
+  } catch (const internal::StopEnd&) {  // of its job
+    internal::net::say_done();
   } catch (...) {
     const Error e = current_error();
     // After a signal other errors are its consequences. Not a shutdown's: other workers that were told to end
     // with it may have made `troupe run` send the signal.
-    if (!signals.received() || e.kind() == ErrorKind::deadline) complain("w0", e.what());
+    if (!interrupted || e.kind() == ErrorKind::deadline) complain("w0", e.what());
     code = code_of(e);
   }
   signals.on_signal(nullptr);
-  if (signals.received()) code = 128 + signals.received();
+  if (interrupted)
+    code = 128 + signals.received();
+  else if (code == 0 && internal::stop_asked())
+    code = 128 + internal::stop_asked();
   cluster.set_exit_code(code);
   watch.driver_returned();
   try {
@@ -150,6 +179,8 @@ void check_room(size_t mib) {
 
 // Before the threads of a cluster start: those of its pool, and some more.
 void check_room_for_threads() { check_room(kRoom + kThreadRoom * (static_cast<size_t>(usable_cores()) + 8)); }
+
+constexpr WorkerId kDriverWorker = 0;
 
 int launch_with(Signals& signals, internal::actors::TypeRegistry hosting,
                 const std::function<void(Cluster&)>& driver, ClusterOptions options) {
@@ -196,6 +227,11 @@ int launch_with(Signals& signals, internal::actors::TypeRegistry hosting,
       check_room(kRoom);
       EndWatch& watching = watch_over({&process->worker()});
       signals.on_signal([&] {
+        // The driver's job may save first what lives here.
+        signals.granted(true);
+        const auto answer = internal::kAskToStop.ask(process->worker(), kDriverWorker, signals.received());
+        if (const Result<bool>& waits = answer.wait(); waits.ok() && waits.value()) return;
+        signals.granted(false);
         watching.end(128 + signals.received());
         stop.set(128 + signals.received());
       });
@@ -224,6 +260,14 @@ int launch_with(Signals& signals, internal::actors::TypeRegistry hosting,
     }
     joined = true;
     check_room(kRoom);
+    if (environment)
+      internal::kAskToStop.serve(
+          cluster->worker(), [&worker = cluster->worker(), elastic = options.elastic](
+                                 const internal::actors::Invocation& call, int64_t signal) {
+            if (internal::stop_asked()) return true;
+            if (elastic) return false;  // who comes and goes is not the end of the job
+            return ask_to_stop(signal == SIGINT ? SIGINT : SIGTERM, worker.members().name_of(call.from()));
+          });
     EndWatch& watching = watch_over(cluster->workers_here());
     return ended(drive(*cluster, signals, watching, driver, options.shutdown_timeout));
   } catch (...) {  // std::bad_alloc, too
@@ -270,6 +314,7 @@ int launch(internal::actors::TypeRegistry hosting, const std::function<void(Clus
     guard_output();
     std::set_terminate(terminate);
     load_unwinder();
+    const internal::StopCatcher catcher(true);
     Signals signals;
     return launch_with(signals, std::move(hosting), driver, std::move(options));
   } catch (...) {  // no thread for signals

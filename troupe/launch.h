@@ -22,8 +22,9 @@ inline constexpr int kExitInterrupted = 130;
 /// or any launcher that sets ranks (see LaunchEnvironment), on one host or several. In processes of other
 /// ranks the driver is not called: they serve until the driver has ended and the cluster has been shut down
 /// gracefully, within options.shutdown_timeout. An exception of the driver is printed, ends all workers, and
-/// becomes the exit code. On Ctrl-C or SIGTERM pending calls fail with `cancelled` and the exit code is 130
-/// (143); a second signal ends the process at once.
+/// becomes the exit code. On Ctrl-C or SIGTERM pending calls fail with `cancelled`, unless a Job or a
+/// StopSignal ends the program behind its step, and the exit code is 130 (143); a second signal ends the
+/// process at once.
 int launch(const std::function<void(Cluster&)>& driver, ClusterOptions options = {});
 /// The same for a program with actor types that it makes by name only: hosting<Layer, Server>().
 int launch(internal::actors::TypeRegistry hosting, const std::function<void(Cluster&)>& driver,

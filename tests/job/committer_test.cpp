@@ -153,6 +153,26 @@ TEST_CASE("a loop does not end well if a worker is lost before its last step is 
   }
 }
 
+TEST_CASE("a loop does not end well if its last step cannot be saved") {
+  using enum Committer::Event;
+  using Actions = Committer::Actions;
+  const auto last = [](bool waited) {  // at rest
+    Committer c = brought_to(waited ? CommitState::writing : CommitState::idle, false);
+    c.on(loop_ends);
+    if (waited) c.on(written), c.on(committed);
+    return c;
+  };
+  for (const bool waited : {false, true}) {
+    CHECK(last(waited).on(not_at_rest) == Actions{CommitAction::miss, CommitAction::fail});
+    Committer refusing = last(waited), full = last(waited);
+    refusing.on(at_rest);
+    CHECK(refusing.on(refused) == Actions{CommitAction::drop, CommitAction::miss, CommitAction::fail});
+    full.on(at_rest), full.on(snapshots);
+    CHECK(full.on(not_written) == Actions{CommitAction::abandon, CommitAction::miss, CommitAction::fail});
+    CHECK(full.state() == CommitState::idle);
+  }
+}
+
 TEST_CASE("random events keep what is written and what is told apart") {
   for (uint64_t seed = 0; seed < 10'000; ++seed) {
     INFO("seed " << seed);

@@ -305,6 +305,25 @@ TEST_CASE("a program without a cluster, and a training's curves, go on with the 
   CHECK(run({(folder.path / "run").string(), true, 4, 2}, -1) == whole);
 }
 
+TEST_CASE("a job whose last step cannot be saved does not end well") {
+  namespace fs = std::filesystem;
+  const testing::Folder folder;
+  const std::string run = (folder.path / "run").string();
+  const JobLog log;
+  Job job({.dir = run});
+  const Error e = error_of([&] {
+    for (const int64_t step : job.steps(5)) {
+      if (step != 4) continue;
+      while (datasets::committed_steps(run).empty()) std::this_thread::yield();
+      fs::rename(run, folder.path / "away");
+      std::ofstream(run) << "no folder";
+    }
+  });
+  CHECK(e.kind() == ErrorKind::failed);
+  CHECK_THAT(e.what(), Contains("the loop ends with step 5, which is in no checkpoint of " + run));
+  CHECK(datasets::committed_steps((folder.path / "away").string()) == std::vector<int64_t>{0});
+}
+
 TEST_CASE("a second loop has a folder of its own") {
   const testing::Folder folder;
   for (const bool again : {false, true}) {

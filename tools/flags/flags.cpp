@@ -18,6 +18,7 @@
 #include "troupe/job.h"
 #include "troupe/launch.h"
 #include "troupe/rehearsal.h"
+#include "troupe/stop.h"
 
 namespace troupe::tools {
 namespace {
@@ -319,12 +320,14 @@ std::optional<int> Flags::parse(int argc, const char* const* argv) {
 int run_main(const std::string& program, const std::function<void()>& body) {
   guard_output();
   try {
+    const internal::StopCatcher catcher(false);
     try {
       body();
     } catch (const internal::RehearsalEnd&) {  // of its job
+    } catch (const internal::StopEnd&) {       // likewise
     }
     flush_output();
-    return 0;
+    return internal::stop_asked() ? 128 + internal::stop_asked() : 0;
   } catch (const CheckpointRefused& e) {
     std::fflush(stdout);
     std::fprintf(stderr, "%s: error: %s\n", program.c_str(), e.what());

@@ -14,9 +14,11 @@
 #include <cstring>
 #include <functional>
 #include <tuple>
+#include <utility>
 
 #include "core/base/error.h"
 #include "net/rendezvous.h"
+#include "troupe/stop.h"
 
 namespace troupe::tools {
 namespace {
@@ -196,8 +198,12 @@ void Supervisor::on_signal(const signalfd_siginfo& info) {
 }
 
 void Supervisor::on_stop_request(int signal, bool workers_have_it) {
-  if (phase_ == JobPhase::ending || phase_ == JobPhase::killed) return kill_all();
+  if (phase_ == JobPhase::ending || phase_ == JobPhase::killed) {
+    const bool same = stopping_ && SteadyClock::now() - stopped_at_ < internal::kSameRequest;
+    return same ? void() : kill_all();
+  }
   stop_signal_ = signal;
+  stopped_at_ = SteadyClock::now();
   end_all(JobPhase::ending, workers_have_it ? 0 : signal, Seconds(options_.grace));
 }
 
@@ -216,7 +222,7 @@ void Supervisor::end_all(JobPhase phase, int signal, Seconds grace) {
   if (signal) signal_all(signal);
   signal_all(SIGCONT);  // a stopped worker can end only once it runs again
   given_ = grace;
-  set_deadline(grace);
+  if (!(stopping_ && stop_signal_)) set_deadline(grace);
 }
 
 void Supervisor::kill_all() {
@@ -257,6 +263,7 @@ void Supervisor::reap() {
 void Supervisor::on_ended(SupervisedWorker& worker, int status, const std::string& lost) {
   worker.running = false;
   const Ending ending{worker.rank, worker.pid, status, worker.host ? worker.host->name() : "", lost};
+  if (worker.rank == 0) hurry();
   if (phase_ == JobPhase::ending || phase_ == JobPhase::killed) return;
   // The end that pipes have: nothing is said of it, and of what others make of it.
   if (worker.rank == 0 && ending.exit_code() == 128 + SIGPIPE && nobody_reads(STDOUT_FILENO)) {
@@ -314,8 +321,20 @@ void Supervisor::hear_words(std::string_view words) {
     if (word == kDriverWords.complete) meeting_ = Meeting::complete, met_ = true;
     committed_ |= word == kCommittedWord;
     done_ |= word == kDoneWord;
+    if (word == kStoppingWord) take_time();
+    if (word == kDoneWord) hurry();
     joining_ += (word == kWorkerWords.waits) - (word == kWorkerWords.complete);
   }
+}
+
+// What asks for the end may be the launcher's own signal, or a worker's.
+void Supervisor::take_time() {
+  stopping_ = true;
+  if (phase_ == JobPhase::ending && stop_signal_) deadline_.reset();
+}
+
+void Supervisor::hurry() {
+  if (std::exchange(stopping_, false) && phase_ == JobPhase::ending && !deadline_) set_deadline(given_);
 }
 
 Attempt Supervisor::attempt() const {

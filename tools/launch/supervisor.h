@@ -78,6 +78,8 @@ class Supervisor {
   void hear_workers();
   void judge_meeting();
   void hear_words(std::string_view words);
+  void take_time();
+  void hurry();
   bool holds_back();
   void on_deadline();
   void reap();
@@ -114,10 +116,12 @@ class Supervisor {
   Seconds given_{};            // to end in
   bool after_driver_ = false;  // w0 had ended well before they came
   int stop_signal_ = 0;
-  int refused_ = 0;           // the exit code if a host cannot take part
-  bool keeper_lost_ = false;  // ended by a stranger
-  bool unread_ = false;       // nobody reads what w0 prints any more, and it died of that
+  SteadyClock::time_point stopped_at_{};  // when that came
+  int refused_ = 0;                       // the exit code if a host cannot take part
+  bool keeper_lost_ = false;              // ended by a stranger
+  bool unread_ = false;                   // nobody reads what w0 prints any more, and it died of that
   bool met_ = false, committed_ = false, done_ = false;  // as in Attempt
+  bool stopping_ = false;                                // w0 comes to its end by itself, and takes its time
 };
 
 }  // namespace troupe::tools

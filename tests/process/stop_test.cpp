@@ -1,0 +1,177 @@
+// Ctrl-C and SIGTERM while a job's loop goes on: the step ends, a checkpoint is made, and the next run goes
+// on from it.
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <chrono>
+#include <thread>
+
+#include "data/checkpoint_files.h"
+#include "tests/process/by_hand.h"
+
+using Catch::Contains;
+using troupe::testing::Folder;
+using troupe::testing::Launcher;
+using troupe::testing::Process;
+using troupe::testing::program;
+using troupe::testing::Site;
+
+namespace {
+
+struct Stopping {
+  const Folder folder;
+  const std::string run = (folder.path / "run").string();
+
+  std::vector<std::string> command(std::vector<std::string> more, const std::string& every = "1000") const {
+    more.insert(more.begin(),
+                {program("stopping"), "--checkpoint", run, "--resume", "--checkpoint-every", every});
+    return more;
+  }
+  std::vector<std::string> launched(std::vector<std::string> flags, std::vector<std::string> more) const {
+    for (auto& part : command(std::move(more))) flags.push_back(std::move(part));
+    return flags;
+  }
+  int64_t newest() const {
+    const auto steps = troupe::datasets::committed_steps(run);
+    return steps.empty() ? -1 : steps.back();
+  }
+  // Each step that began has ended, and is in the checkpoint; it goes on from there.
+  void went_on(const Process& job) const {
+    INFO(job.output << job.errors);
+    const auto begun = Process::count(job.output, " begins\n");
+    CHECK(Process::count(job.output, "counted ") == begun);
+    CHECK(newest() == static_cast<int64_t>(begun));
+    CHECK(Process::count(job.output, "the loop is over") == 0);
+    CHECK_THAT(job.errors, Contains("has a checkpoint of step " + std::to_string(begun) + ": --resume"));
+  }
+};
+
+double seconds_of(const std::function<void()>& f) {
+  const auto start = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+TEST_CASE(
+    "SIGTERM and the first Ctrl-C let a step end that takes longer than the grace, save it, and end the job",
+    "[process]") {
+  const auto [number, code] = GENERATE(std::pair(SIGINT, 130), std::pair(SIGTERM, 143));
+  const Stopping stopping;
+  Launcher job(stopping.launched({"-n", "3", "--grace", "0.2"}, {"--ms", "700"}));
+  job.await("step 2 begins");
+  job.signal(number);
+  CHECK(job.exit_code() == code);
+  CHECK(job.nothing_left());
+  CHECK_THAT(job.errors, Contains(": the program comes to its end by itself (once more ends it at once)"));
+  CHECK_THAT(job.errors, !Contains("did not end within") && !Contains("error"));
+  CHECK_THAT(job.output, Contains("counted 3, the last one"));
+  stopping.went_on(job);
+
+  Launcher again(stopping.launched({"-n", "2"}, {"--ms", "1", "--steps", "6"}));
+  CHECK(again.exit_code() == 0);
+  CHECK_THAT(again.output, Contains("step 3 begins\ncounted 4\n") && Contains("counted 6\nthe loop is over"));
+}
+
+TEST_CASE("a second Ctrl-C ends a job at once that waits for its step", "[process]") {
+  const Stopping stopping;
+  Launcher job(stopping.launched({"-n", "2"}, {"--ms", "20000"}));
+  job.await("step 0 begins");
+  job.signal(SIGINT);
+  job.signal(SIGINT);  // the same request
+  job.await_error("[launch]");
+  std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+  CHECK(seconds_of([&] {
+          job.signal(SIGINT);
+          CHECK(job.exit_code() == 130);
+        }) < 8);
+  CHECK(job.nothing_left());
+  CHECK(stopping.newest() == 0);
+}
+
+TEST_CASE("a signal to one worker, as to a pod that is moved, ends the whole job with a checkpoint",
+          "[process]") {
+  const Stopping stopping;
+  Launcher job(stopping.launched({"-n", "3"}, {"--ms", "100"}));
+  job.await("step 1 begins");
+  const pid_t worker = std::atoi(job.line("w1 has pid ").c_str());
+  REQUIRE(kill(worker, SIGTERM) == 0);
+  CHECK(job.exit_code() == 143);
+  CHECK(job.nothing_left());
+  CHECK_THAT(job.errors, Contains("w0: [launch] SIGTERM at w1: "));
+  stopping.went_on(job);
+}
+
+TEST_CASE("a batch system that tells every process, in its way, gets a checkpoint", "[process]") {
+  const Stopping stopping;
+  Launcher job(stopping.launched({"-n", "2"}, {"--ms", "500"}));
+  job.await("step 1 begins");
+  const pid_t worker = std::atoi(job.line("w1 has pid ").c_str());
+  REQUIRE(kill(worker, SIGTERM) == 0);
+  job.signal(SIGTERM);
+  kill(worker, SIGTERM);
+  CHECK(job.exit_code() == 143);
+  stopping.went_on(job);
+}
+
+TEST_CASE("a job in one process, with a cluster or without, ends with a checkpoint, too", "[process]") {
+  const std::string mode = GENERATE("job", "alone");
+  const auto [number, code] = GENERATE(std::pair(SIGINT, 130), std::pair(SIGTERM, 143));
+  const Stopping stopping;
+  Process job(stopping.command({"--mode", mode}));
+  job.await("step 2 begins");
+  job.signal(number);
+  CHECK(job.exit_code() == code);
+  stopping.went_on(job);
+  Process again(stopping.command({"--mode", mode, "--ms", "0", "--steps", "9"}));
+  CHECK(again.exit_code() == 0);
+  CHECK_THAT(again.output, Contains("counted 9\nthe loop is over"));
+}
+
+TEST_CASE(
+    "processes that are started by hand, as on several hosts with one shared folder, go on from it together",
+    "[process]") {
+  const Stopping stopping;
+  {
+    const Site site;
+    const auto command = stopping.command({"--ms", "20"}, "1");
+    Process w0(command, site.of(0, 2)), w1(command, site.of(1, 2));
+    w0.await("step 2 begins");
+    while (stopping.newest() < 1) usleep(1000);
+    w1.signal(SIGKILL);
+    CHECK(w0.exit_code() == 4);
+    CHECK(w1.exit_code() == 137);
+  }
+  const int64_t from = stopping.newest();
+  CHECK(from > 0);
+  const Site site;
+  const auto command = stopping.command({"--ms", "1", "--steps", std::to_string(from + 4)}, "1");
+  Process w0(command, site.of(0, 2)), w1(command, site.of(1, 2));
+  CHECK(w0.exit_code() == 0);
+  CHECK(w1.exit_code() == 0);
+  CHECK_THAT(w0.output, Contains(fmt::format("step {} begins\ncounted {}\n", from, from + 1)) &&
+                            Contains(fmt::format("counted {}\nthe loop is over", from + 4)));
+  CHECK(Process::count(w0.output, "begins") == 4);
+  CHECK(stopping.newest() == from + 4);
+}
+
+TEST_CASE("a program that asks leaves its own loop, and code behind it runs", "[process]") {
+  const Stopping stopping;
+  Launcher job({"-n", "2", program("stopping"), "--mode", "own"});
+  job.await("counted 2");
+  job.signal(SIGTERM);
+  CHECK(job.exit_code() == 143);
+  CHECK(job.nothing_left());
+  CHECK_THAT(job.output, Contains("the loop is over"));
+}
+
+TEST_CASE("a job without a folder is interrupted at once", "[process]") {
+  Launcher job({"-n", "2", program("stopping"), "--ms", "3000"});
+  job.await("step 0 begins");
+  CHECK(seconds_of([&] {
+          job.signal(SIGTERM);
+          CHECK(job.exit_code() == 143);
+        }) < 15);
+  CHECK_THAT(job.output, !Contains("counted"));
+}
