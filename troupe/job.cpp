@@ -21,6 +21,7 @@
 #include "troupe/committer.h"
 #include "troupe/job_saver.h"
 #include "troupe/job_workers.h"
+#include "troupe/owned_pieces.h"
 #include "troupe/rehearsal.h"
 #include "troupe/witness.h"
 
@@ -224,17 +225,15 @@ void Job::Parts::load(int64_t step) {
     if (index.instructions != ops::cpu_levels())
       internal::log::warning("[job] " + dir_ + " was written with the instructions " + index.instructions +
                              ", here they are " + ops::cpu_levels() + ": sums may differ in the last bit");
-    std::map<std::string, std::string> layout, wanted = index.layout;
+    std::map<std::string, std::string> layout;
+    internal::TakenModels taken;
     for (const auto& [worker, actors] : workers_.ask_all(internal::kLoadCheckpoint, name_, step)) {
-      for (const std::string& path : actors.paths) layout[path] = worker, wanted.erase(path);
+      for (const std::string& path : actors.paths) layout[path] = worker;
       repeat_ = repeat_ && actors.repeat;
+      taken.families.insert(actors.families.begin(), actors.families.end());
+      taken.names.insert(actors.taken.begin(), actors.taken.end());
     }
-    if (!wanted.empty()) {
-      std::vector<std::string> missing;
-      for (const auto& [path, worker] : wanted) missing.push_back(path);
-      throw_invalid("[checkpoint] it has " + fmt::format("{}", fmt::join(missing, ", ")) +
-                    ", which this program has not made");
-    }
+    taken.check_all_of(index, layout);
     internal::load_driver({checkpoint.tensors(std::string(kDriver) + ".", true),
                            checkpoint.tensors(std::string(kDriver) + ".", false)});
     workers_.layout = std::move(layout);

@@ -26,6 +26,9 @@ class CheckpointRefused final : public Error {
 ///   Job job(cluster);                                     // folder and all: ClusterOptions::checkpoints
 ///   for (int64_t step : job.steps(1000)) { ... }
 ///
+/// Actors that have a model together, replicas and ranks, may be others then, in other numbers, with other
+/// pieces of it.
+///
 /// Variables of the driver and members of actors that no Keep names begin anew, so the results of a resumed
 /// run would be others. Actors come before the loop and stay until its end; a context ends within its step.
 ///

@@ -12,6 +12,9 @@ struct JobActors {
   std::vector<std::string> paths;
   /// Steps that are made again come to the same bits: no server has a policy that looks at who comes first.
   bool repeat = true;
+  /// Of actors that have a model together with others, as families (owned_pieces.h); and what they have taken
+  /// of a checkpoint's models, "Model#" and a name. When one is loaded.
+  std::vector<std::string> families = {}, taken = {};
 };
 
 /// Driver to all workers, at rest: they keep what their actors have now, until it is written.

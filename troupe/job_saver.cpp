@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <any>
 #include <functional>
 #include <memory>
@@ -13,7 +14,9 @@
 #include "data/checkpoint_files.h"
 #include "nn/module.h"
 #include "nn/module_registry.h"
+#include "parallel/data/replica.h"
 #include "parallel/server/server_base.h"
+#include "troupe/owned_pieces.h"
 #include "troupe/rehearsal.h"
 
 namespace troupe::internal {
@@ -108,6 +111,75 @@ void check_left(const actors::Worker& worker, uint64_t process) {
                   "; make it in an actor");
 }
 
+bool same_names_and_shapes(const StateDict& a, const StateDict& b) {
+  return std::ranges::equal(a, b, [](const auto& x, const auto& y) {
+    return x.first == y.first && x.second.shape() == y.second.shape();
+  });
+}
+
+// One of ours that does what others say, such as the runner of a pipeline.
+bool has_stream_alone(ActorCell& cell) {
+  if (!is_ours(cell.path())) return false;
+  const OwnedState state = state_of_actor(cell.object(), cell);
+  return state.model.empty() && state.rest.size() == 1;
+}
+
+// The actors that a checkpoint has.
+class SavedActors {
+ public:
+  explicit SavedActors(const std::string& folder) : checkpoint_(folder) {}
+
+  // In the actor's mailbox: as it was; or, of a model that it has together with others, what it has of that
+  // now.
+  void load(ActorCell& cell, Gathered& all) {
+    const std::string &path = cell.path(), family = family_of(path);
+    const bool known = checkpoint_.index().layout.contains(path);
+    const OwnedPieces pieces = pieces_of(cell.object());
+    PartOwner before{path, {}, {}};
+    if (known) before = owner(path);
+    const bool together = !pieces.empty() || !before.pieces.empty() || parallel::is_replica();
+    if (!known && !together && has_stream_alone(cell)) return;  // it begins anew
+    if (!known && (!together || owners(family).empty()))
+      throw_invalid("[checkpoint] it has no actor " + path + ", and this program has made one on " +
+                    cell.host().name);
+    if (!together) return load_actor(cell.object(), cell, std::move(before.state));
+    std::vector<std::string> names;
+    {
+      OwnedState here = state_of_actor(cell.object(), cell);
+      for (const auto& [name, t] : here.model) names.push_back(family + name);
+      if (!known || !same_pieces(pieces, before.pieces) ||
+          !same_names_and_shapes(here.model, before.state.model)) {
+        before.state = cut_again(owners(family), path, here, pieces);
+        std::lock_guard lock(all.mutex);
+        all.actors.repeat = false;  // norms, for one, are added up in another order
+      }
+    }
+    load_actor(cell.object(), cell, std::move(before.state));
+    std::lock_guard lock(all.mutex);
+    all.actors.families.push_back(family);
+    all.actors.taken.insert(all.actors.taken.end(), names.begin(), names.end());
+  }
+
+ private:
+  PartOwner owner(const std::string& path) const {
+    PartOwner o{path, {checkpoint_.tensors(path + ".", true), checkpoint_.tensors(path + ".", false)}, {}};
+    o.pieces = take_pieces(o.state.rest);
+    return o;
+  }
+  const std::vector<PartOwner>& owners(const std::string& family) {
+    std::lock_guard lock(mutex_);
+    const auto [at, is_new] = families_.try_emplace(family);
+    if (is_new)
+      for (const auto& [path, worker] : checkpoint_.index().layout)
+        if (family_of(path) == family) at->second.push_back(owner(path));
+    return at->second;
+  }
+
+  const datasets::Checkpoint checkpoint_;
+  std::mutex mutex_;
+  std::map<std::string, std::vector<PartOwner>> families_;
+};
+
 }  // namespace
 
 uint64_t this_process() {
@@ -199,6 +271,7 @@ void JobSaver::snapshot(const Ref<actors::Invocation>& call, uint64_t process) {
       worker_, call,
       [](ActorCell& cell, Gathered& all) {
         OwnedState state = state_of_actor(cell.object(), cell);
+        add_pieces(state.rest, pieces_of(cell.object()));
         look_for_changes(cell);
         std::lock_guard lock(all.mutex);
         add_owned(all.state, cell.path(), std::move(state));
@@ -231,17 +304,12 @@ void JobSaver::write(const Ref<actors::Invocation>& call, const std::string& job
 void JobSaver::load(const Ref<actors::Invocation>& call, const std::string& job, int64_t step) {
   on_thread([this, call, folder = datasets::checkpoint_path(folder_of(job), step)] {
     try {
-      const datasets::Checkpoint checkpoint(folder);
-      const auto load_one = [checkpoint](ActorCell& cell, Gathered&) {
-        const std::string& path = cell.path();
-        if (!checkpoint.index().layout.contains(path))
-          throw_invalid("[checkpoint] it has no actor " + path + ", and this program has made one on " +
-                        cell.host().name);
+      const auto saved = std::make_shared<SavedActors>(folder);
+      const auto load_one = [saved](ActorCell& cell, Gathered& all) {
         try {
-          load_actor(cell.object(), cell,
-                     {checkpoint.tensors(path + ".", true), checkpoint.tensors(path + ".", false)});
+          saved->load(cell, all);
         } catch (...) {
-          throw current_error().crossing("loading of " + path);
+          throw current_error().crossing("loading of " + cell.path());
         }
         look_for_changes(cell);
       };

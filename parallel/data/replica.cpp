@@ -27,7 +27,8 @@ struct Joined {
   CutParts parts = {};
 };
 
-std::string attachment(const std::string& key) { return "replica " + key; }
+constexpr std::string_view kReplica = "replica ";  // begins what is attached to the actor
+std::string attachment(const std::string& key) { return std::string(kReplica) + key; }
 
 std::shared_ptr<Joined> find_joined(const std::string& key) {
   auto& attachments = internal::actors::current_cell()->attachments();
@@ -191,6 +192,12 @@ void install_replicas(internal::actors::Worker& worker) {
 }
 
 void set_share(const std::string& key, double share) { joined(key)->parts.set_share(share); }
+
+bool is_replica() {
+  const auto& attachments = internal::actors::current_cell()->attachments();
+  const auto at = attachments.lower_bound(std::string(kReplica));
+  return at != attachments.end() && at->first.starts_with(kReplica);
+}
 
 const GradientReducer* reducer_of(const std::string& key) {
   const auto found = find_joined(key);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "autograd/distributed/optim/held_module.h"
+#include "autograd/distributed/optim/parameter_pieces.h"
 #include "core/base/type_name.h"
 #include "core/codec/keep.h"
 #include "core/graph/copy_on_write.h"
@@ -102,7 +103,7 @@ class Owned {
     find_modules(actor, counts);
     for (Stateful* s : Stateful::made_by(actor))
       statefuls_.emplace_back(numbered(counts, s->state_name()) + ".", s);
-    find_tensors(parts);
+    find_tensors(actor, parts);
   }
 
   void save(OwnedState& to) const {
@@ -146,9 +147,13 @@ class Owned {
     for (nn::Module* m : alive)
       if (!inside.contains(m)) modules_.emplace_back(numbered(counts, class_of(*m)) + ".", m);
   }
-  // Trained tensors that are in no module.
-  void find_tensors(const MadeParts* parts) {
+  // Trained tensors that are in no module, nor pieces of such.
+  void find_tensors(const void* actor, const MadeParts* parts) {
     std::set<const TensorImpl*> known;
+    if (actor)
+      for (const auto& some : optim::pieces_here())
+        for (const auto& p : some->pieces())
+          if (p.piece.defined()) known.insert(p.piece.impl());  // shows elements of a parameter
     for (const auto& [prefix, module] : modules_)
       for (const auto& [name, t] : module->named_parameters()) known.insert(t.impl());
     for (const auto& [prefix, s] : statefuls_)

@@ -1,0 +1,70 @@
+// What each of several actors has of one model: how their parts are put together, and cut in another way.
+#pragma once
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "autograd/distributed/optim/owned_state.h"
+#include "data/checkpoint_index.h"
+#include "parallel/tensor/placement.h"
+
+namespace troupe::internal {
+
+/// What an actor has of a parameter of a whole model.
+struct OwnedPiece {
+  Shape whole;
+  int64_t dim = 0;
+  std::vector<tp::Placement::Range> ranges;  ///< along it, one behind the other; none: all
+  /// Replicas divide that: it has `count` elements of these, from `from` on, in one dimension.
+  bool flat = false;
+  int64_t from = 0, count = 0;
+
+  /// Of what the ranges hold.
+  Shape local() const;
+  /// Calls f(place in the whole, place in the piece, elements) for what is contiguous in both.
+  void for_each_run(const std::function<void(int64_t, int64_t, int64_t)>& f) const;
+};
+/// By the names of the actor's module.
+using OwnedPieces = std::map<std::string, OwnedPiece>;
+
+/// In its mailbox: of the parameters that are cut over ranks, or that replicas have divided.
+OwnedPieces pieces_of(Actor& actor);
+/// Puts them into a state, and takes them out of it again.
+void add_pieces(StateDict& rest, const OwnedPieces& pieces);
+OwnedPieces take_pieces(StateDict& rest);
+/// Whether two actors have the same of everything.
+bool same_pieces(const OwnedPieces& a, const OwnedPieces& b);
+
+/// One of the actors that had a model together.
+struct PartOwner {
+  std::string path;
+  OwnedState state;
+  OwnedPieces pieces;
+};
+/// A tensor of the whole model, or of its optimizer, from the parts of all; `name`: of it, in `model` or
+/// `rest`; `parameter`: whose pieces it has. `invalid`, naming who, if elements are missing, or copies
+/// differ.
+Tensor whole_of(const std::vector<PartOwner>& owners, const std::string& name, bool model,
+                const std::string& parameter);
+/// The state of an actor that has these pieces of the model now, and for what is no part of it `here`.
+/// `path`: its own. `invalid`, naming what is missing, or is another for each owner.
+OwnedState cut_again(const std::vector<PartOwner>& owners, const std::string& path, const OwnedState& here,
+                     const OwnedPieces& pieces);
+
+/// "Model#" of "Model#3": of actors that may have a model together.
+std::string family_of(const std::string& path);
+/// Whether the type of the actor is this library's.
+bool is_ours(const std::string& path);
+
+/// What actors that have a model together have taken of a checkpoint.
+struct TakenModels {
+  std::set<std::string> families;
+  std::set<std::string> names;  ///< a family, and behind it the name of a parameter
+  /// `invalid`, naming it, if a program that has the actors of `layout` has left something.
+  void check_all_of(const datasets::CheckpointIndex& index,
+                    const std::map<std::string, std::string>& layout) const;
+};
+
+}  // namespace troupe::internal
