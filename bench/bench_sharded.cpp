@@ -73,7 +73,7 @@ int main(int argc, char** argv) {
     if (!LaunchEnvironment::read()) bench.set_placement("in-process");
     const bench::Batch batch;
     const auto report = [&](const char* name, const std::function<Tensor()>& step) {
-      const bench::TimedSteps steps(bench, step, 20);
+      const bench::TimedSteps steps(bench, step, 10);
       bench.emit(name, steps.us, "us", {{"ranks", 2}, {"batch", static_cast<double>(bench::kBatch)}},
                  steps.losses);
     };
