@@ -141,9 +141,9 @@ NEW = {"tls": {"title": "Calls over TCP by TLS",
                          f"DistributedDataParallel over Gloo. {SAME_LOSSES}"]},
        "restarts": {"title": "From a kill to the first new step",
                     "command": "./dev bench restarts --kills 10",
-                    "notes": ["A process of the job is killed at a random moment; the time ends with the first step that no process had taken before. Ours: examples under "
-                              "`troupe run --max-restarts`, of three, four, three and seven processes, with a checkpoint as often as one can be written, every 3, 5, 10 and 5 steps. PyTorch: a "
-                              "perceptron under torchrun, of three processes, with a checkpoint of DCP every five steps. Most of its time goes to start Python and import torch."]},
+                    "notes": ["A process of the job is killed at a random moment; the time ends with the first step that is new. Ours: examples under `troupe run --max-restarts`, of three, "
+                              "four, three and seven processes, with a checkpoint every 3, 5, 10 and 5 steps. PyTorch: a perceptron under torchrun, of three processes, with a checkpoint "
+                              "of DCP every five steps."]},
        "sharded": {"title": "Steps of sharded and of cut models",
                    "command": "./dev bench compare sharded --rounds 5",
                    "notes": ["The same perceptron and batch, two processes of one thread each. zero1: `Shard::state`, beside ZeroRedundancyOptimizer and DistributedDataParallel; zero3: `Shard::all` "
