@@ -155,6 +155,8 @@ class Recomputation final : public TensorStore {
     if (outer_) outer_->saw_leaf(leaf);
   }
 
+  std::shared_ptr<void> run_again() override { return outer_ ? outer_->run_again() : nullptr; }
+
   void check_fits(size_t number, const Tensor& t) const {
     if (number >= kinds_.size())
       throw_invalid(
@@ -190,6 +192,7 @@ class Recomputation final : public TensorStore {
       GradMode recorded(true);
       ReplayGenerators replay(random_);
       StoreScope scope(collector.get());
+      const std::shared_ptr<void> as_before = run_again();
       fn_(inputs);
     }
     if (collector->tensors.size() != kinds_.size())

@@ -21,6 +21,8 @@ class TensorStore : public RefCounted {
   virtual void drop(uint32_t number) = 0;
   /// A leaf that needs a gradient is an input of a step.
   virtual void saw_leaf(const Tensor& leaf) = 0;
+  /// What has to be as it was while a function that was recorded here runs again, for as long as it is held.
+  virtual std::shared_ptr<void> run_again() { return nullptr; }
 
   /// The thread's; null: none.
   static TensorStore* current();

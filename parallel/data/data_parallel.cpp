@@ -50,9 +50,10 @@ AnyDataParallel::AnyDataParallel(std::vector<AnyRef> replicas, const Group& grou
   shared->shard = options.shard;
   std::vector<Future<int64_t>> joined;
   for (const AnyRef& r : replicas_)
-    joined.push_back(
-        kJoin.ask(r, {shared->key, shared->key, group, options.buckets.first, options.buckets.others,
-                      options.compression, static_cast<int64_t>(options.shard), options.buffers}));
+    joined.push_back(kJoin.ask(
+        r, {shared->key, shared->key, group, options.buckets.first, options.buckets.others,
+            options.compression, static_cast<int64_t>(options.shard), static_cast<int64_t>(options.gather),
+            static_cast<int64_t>(options.reduce), options.buffers}));
   // Those that wait for one that cannot join go on at once.
   ready_ = all(joined, OnError::at_once).then([shared](const std::vector<int64_t>& buffers) {
     shared->buffers = buffers.front();

@@ -28,6 +28,13 @@ struct DataParallelOptions {
   /// with Shard::all those that are in no parallel::Sharded part, and all replicas are called, some with no
   /// rows.
   Shard shard = Shard::none;
+  /// With Shard::all, how often a part is gathered: in each use, forward and back, or once for all uses of a
+  /// context, which keep it whole until the optimizer's step, or the end of the context.
+  Per gather = Per::use;
+  /// With Shard::all, how often the gradients of a part are summed over the replicas: for each use, or once,
+  /// in the pass that sums all gradients, for all its uses and those of passes under accumulate(). Until then
+  /// gradients of whole parameters are there.
+  Per reduce = Per::use;
 };
 
 /// The rows of a batch, for the replicas: divided over them as evenly as they can be, or as they are given.

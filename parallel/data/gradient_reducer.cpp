@@ -54,7 +54,11 @@ class GradientReducer::Call {
 };
 
 GradientReducer::GradientReducer(Group group, Tensors parameters, const ReducerOptions& options)
-    : state_(std::make_shared<State>(std::move(group), std::move(parameters), options)) {
+    : GradientReducer(std::move(group), std::move(parameters), options, {}) {}
+
+GradientReducer::GradientReducer(Group group, Tensors parameters, const ReducerOptions& options,
+                                 std::vector<std::shared_ptr<PartPieces>> parts)
+    : state_(std::make_shared<State>(std::move(group), std::move(parameters), options, std::move(parts))) {
   Tensors watched = state_->parameters;
   watched.push_back(state_->anchor);
   hooks_ = autograd::register_ready_hook(

@@ -17,6 +17,8 @@
 
 namespace troupe::parallel {
 
+class PartPieces;
+
 struct ReducerOptions {
   std::string name = "gradients";  ///< of several reducers that a member has in one group, each has another
   BucketSizes buckets = {};        ///< the same on all members
@@ -68,6 +70,9 @@ class GradientReducer {
  public:
   /// `invalid` if this thread runs no member of the group, or the member has such a reducer already.
   GradientReducer(Group group, Tensors parameters, const ReducerOptions& options = {});
+  /// Not for users: reduces the gradients of these parts as well, with Shard::gradients.
+  GradientReducer(Group group, Tensors parameters, const ReducerOptions& options,
+                  std::vector<std::shared_ptr<PartPieces>> parts);
   GradientReducer(GradientReducer&&) noexcept = default;
   GradientReducer& operator=(GradientReducer&&) noexcept = default;
   ~GradientReducer();

@@ -63,13 +63,15 @@ constexpr const char* kFailedOn = "the pass has failed on rank ";
 
 Tensor scaled(const Tensor& t, double factor) { return factor == 1 ? t : ops::mul(t, factor); }
 
-GradientReducer::State::State(Group of, const Tensors& all, const ReducerOptions& options)
+GradientReducer::State::State(Group of, const Tensors& all, const ReducerOptions& options,
+                              std::vector<std::shared_ptr<PartPieces>> of_parts)
     : group(std::move(of)),
       use_(names_here().use({str(group), group.rank(), options.name})),
       timeout(options.timeout),
       sizes(options.buckets),
       compression(options.compression),
-      residuals(compression.keeps_residual() ? std::make_unique<Residuals>() : nullptr) {
+      residuals(compression.keeps_residual() ? std::make_unique<Residuals>() : nullptr),
+      parts(std::move(of_parts)) {
   if (use_.name().empty())
     throw_invalid(
         fmt::format("{}rank {} of this group has a reducer \"{}\" already: give this one another "
@@ -80,6 +82,15 @@ GradientReducer::State::State(Group of, const Tensors& all, const ReducerOptions
   if (residuals) residuals->set_parameters(parameters);
   order_ = first_order(parameters.size());
   buckets_ = buckets_of(parameters, order_, sizes);
+  const Tensors own = parameters;
+  const auto buckets_of_own = buckets_;
+  for (const auto& part : parts) {
+    buckets_.emplace_back();
+    for (const Tensor& proxy : part->proxies()) {
+      buckets_.back().push_back(parameters.size());
+      parameters.push_back(proxy);
+    }
+  }
   unreduced_.resize(parameters.size());
   if (options.shard == Shard::none) return;
   if (options.shard == Shard::all)
@@ -88,18 +99,34 @@ GradientReducer::State::State(Group of, const Tensors& all, const ReducerOptions
   if (options.shard == Shard::gradients && options.compression.on())
     throw_invalid(fmt::format("{}compressed gradients are summed whole: write Shard::state, or leave out {}",
                               kOfReducer, options.compression.str()));
-  cut = std::make_shared<CutParameters>(group, parameters, buckets_, options.shard, name(), timeout);
+  cut = std::make_shared<CutParameters>(group, own, buckets_of_own, options.shard, name(), timeout);
   optim::update_pieces(cut);
+}
+
+Future<Tensor> GradientReducer::State::scatter(size_t b, Tensors gradients,
+                                               const CollectiveOptions& options) const {
+  const size_t own = own_buckets();
+  return b < own ? cut->scatter(b, std::move(gradients), options)
+                 : parts[b - own]->scatter(std::move(gradients), options);
+}
+
+std::vector<std::pair<Tensor, Tensor>> GradientReducer::State::unpack(size_t b, const Tensor& came) const {
+  const size_t own = own_buckets();
+  if (b < own) return cut->unpack(b, came);
+  const PartPieces& part = *parts[b - own];
+  Tensors gradients = part.unpack(came);
+  std::vector<std::pair<Tensor, Tensor>> out;
+  for (size_t i = 0; i < gradients.size(); ++i)
+    if (gradients[i].defined()) out.emplace_back(part.pieces()[i].piece, std::move(gradients[i]));
+  return out;
 }
 
 Tensor GradientReducer::State::unreduced(size_t i, bool make) {
   const Lock lock(mutex_);
   Tensor& leaf = unreduced_[i];
-  if (!leaf.defined() && make) {  // without elements of its own
+  if (!leaf.defined() && make) {
     const Tensor& p = parameters[i];
-    Shape strides = p.shape();
-    for (int k = 0; k < strides.rank(); ++k) strides[k] = 0;
-    leaf = leaf_of(zeros({}, p.options()).alias(p.shape(), strides, 0));
+    leaf = leaf_without_elements(p.shape(), p.options());
   }
   return leaf;
 }
@@ -234,11 +261,11 @@ class GradientReducer::State::Reduction : public std::enable_shared_from_this<Re
   void scatter(size_t b, const std::vector<size_t>& bucket, const CollectiveOptions& options) {
     Tensors gradients;
     for (const size_t i : bucket) gradients.push_back(std::move(gradients_[i]));
-    const auto sums = state_->cut->scatter(b, std::move(gradients), options);
+    const auto sums = state_->scatter(b, std::move(gradients), options);
     if (!note_open(sums)) return;
     sums.on_ready([self = shared_from_this(), b](const Result<Tensor>& r) {
       self->came(r, [&](const Tensor& came) {
-        for (auto& [piece, gradient] : self->state_->cut->unpack(b, came))
+        for (auto& [piece, gradient] : self->state_->unpack(b, came))
           self->pass_->add(piece, std::move(gradient));
       });
     });
@@ -434,7 +461,7 @@ void GradientReducer::State::give_up(const PassPlan& plan, const Error& why) con
                                                         group.label(rank), why.message()));
   group.give_up(plan.tag + "/rows", told);
   group.give_up(plan.tag + "/order", told);
-  for (size_t b = 0, n = most_buckets(parameters, sizes); b < n; ++b)
+  for (size_t b = 0, n = scatters() ? buckets().size() : most_buckets(parameters, sizes); b < n; ++b)
     group.give_up(fmt::format("{}/{}", plan.tag, b), told);
 }
 

@@ -12,6 +12,7 @@
 #include "parallel/data/gradient_reducer.h"
 #include "parallel/data/reducer_names.h"
 #include "parallel/sharded/cut_parameters.h"
+#include "parallel/sharded/part_pieces.h"
 
 namespace troupe::parallel {
 
@@ -31,7 +32,8 @@ Tensor scaled(const Tensor& t, double factor);
 /// Thread-safe.
 class GradientReducer::State : public std::enable_shared_from_this<State> {
  public:
-  State(Group of, const Tensors& all, const ReducerOptions& options);
+  State(Group of, const Tensors& all, const ReducerOptions& options,
+        std::vector<std::shared_ptr<PartPieces>> of_parts);
 
   Future<void> told(size_t index, const std::shared_ptr<autograd::PassGradients>& pass);
   /// The leaf whose gradient in a context is what its passes have left unreduced of a parameter.
@@ -76,6 +78,9 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   }
   /// Whether gradients are reduced to pieces: then buckets stay as they are cut.
   bool scatters() const { return cut && !cut->whole_gradients(); }
+  /// As CutParameters has them, of any bucket.
+  Future<Tensor> scatter(size_t b, Tensors gradients, const CollectiveOptions& options) const;
+  std::vector<std::pair<Tensor, Tensor>> unpack(size_t b, const Tensor& came) const;
   CollectiveOptions options_of(const std::string& tag) const {
     return {.tag = tag, .single_use = true, .timeout = timeout};
   }
@@ -107,6 +112,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
     t.requires_grad_();
     return t;
   }
+  size_t own_buckets() const { return buckets().size() - parts.size(); }
   class Reduction;
   struct Accumulating {
     int scopes = 0;
@@ -118,9 +124,10 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   const std::optional<Duration> timeout;
   const BucketSizes sizes;
   const Compression compression;
-  const std::unique_ptr<Residuals> residuals;  ///< null: nothing is left out
-  Tensors parameters;
-  std::shared_ptr<CutParameters> cut;  ///< null: Shard::none
+  const std::unique_ptr<Residuals> residuals;            ///< null: nothing is left out
+  Tensors parameters;                                    ///< and proxies of those of parts
+  std::shared_ptr<CutParameters> cut;                    ///< null: Shard::none
+  const std::vector<std::shared_ptr<PartPieces>> parts;  ///< of the last buckets
   /// Reached by every pass. The gradient that backward() gives it is the number of its call; else it is 0.
   const Tensor anchor = leaf_of(zeros({1}, float64));
   /// What passes that were not reduced have brought in a context: rows, and the sum of their losses.

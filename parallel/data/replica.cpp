@@ -100,7 +100,9 @@ void draw_apart(const nn::HeldModule& held, const std::map<std::string, Tensor>&
 
 Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
   const auto shard = static_cast<Shard>(order.shard);
-  const CutParts parts = shard == Shard::all ? CutParts(actor, order.group) : CutParts();
+  const auto reduce = static_cast<Per>(order.reduce);
+  const CutParts parts =
+      shard == Shard::all ? CutParts(actor, order.group, static_cast<Per>(order.gather), reduce) : CutParts();
   Tensors parameters = actor.parameters();
   std::erase_if(parameters, [&](const Tensor& p) { return parts.is_piece(p); });
   Tensors buffers;
@@ -112,8 +114,10 @@ Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
       .buckets = {static_cast<size_t>(order.first_bucket), static_cast<size_t>(order.other_buckets)},
       .compression = order.compression,
       .shard = shard == Shard::all ? Shard::gradients : shard};
-  const auto here = std::make_shared<Joined>(
-      Joined{order.group, {order.group, parameters, options}, order.buffers ? buffers : Tensors()});
+  auto reduced = reduce == Per::step ? parts.pieces() : std::vector<std::shared_ptr<PartPieces>>();
+  const auto here = std::make_shared<Joined>(Joined{order.group,
+                                                    {order.group, parameters, options, std::move(reduced)},
+                                                    order.buffers ? buffers : Tensors()});
   here->parts = parts;
   tp::count_copies_anew();
   internal::actors::current_cell()->attachments()[attachment(order.key)] = here;

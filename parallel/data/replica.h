@@ -15,9 +15,10 @@ struct JoinOrder {
   std::string name;  ///< of their reducers
   Group group;       ///< of all of them
   uint64_t first_bucket = BucketSizes().first, other_buckets = BucketSizes().others;
-  Compression compression = {};  ///< of gradients, between them
-  int64_t shard = 0;             ///< a Shard
-  bool buffers = true;           ///< those of the first are sent before each forward pass
+  Compression compression = {};    ///< of gradients, between them
+  int64_t shard = 0;               ///< a Shard
+  int64_t gather = 0, reduce = 0;  ///< of parts: Per
+  bool buffers = true;             ///< those of the first are sent before each forward pass
 };
 
 /// Driver to replicas: they are copies of one model from now on, with the values of the first. How many

@@ -178,6 +178,8 @@ void Pipeline::join_replicas() {
     part.replicas = fmt::format("pipeline {} stage {}", id_, s);
     JoinOrder order{part.replicas, fmt::format("stage {}", s), options_.replicas[s]};
     order.shard = static_cast<int64_t>(options_.shard);
+    order.gather = static_cast<int64_t>(options_.gather);
+    order.reduce = static_cast<int64_t>(options_.reduce);
     joins.push_back([actor = part.actor, order] { return kJoin.ask(actor, order); });
   }
   ready_ = ready_.then([joins] {

@@ -105,6 +105,12 @@ struct PipelineOptions {
   /// What these divide of the training state of a stage. Shard::all is for Pipelines, whose stages then are
   /// made of parts that are parallel::Sharded.
   Shard shard = Shard::none;
+  /// With Shard::all, how often a part is gathered: in each use, forward and back, or once for all uses of a
+  /// context, which keep it whole until the optimizer's step, or the end of the context.
+  Per gather = Per::use;
+  /// With Shard::all, how often the gradients of a part are summed over the replicas: for each micro-batch,
+  /// or once, when the step is done. Until then gradients of whole parameters are there.
+  Per reduce = Per::use;
   /// Not for users: the number of several pipelines whose stages meet (Pipelines).
   uint64_t joint = 0;
   /// For "auto": how many micro-batches each worker may keep; empty: any number.

@@ -58,7 +58,7 @@ void find(nn::Module& module, const std::string& name, const std::string& within
 
 }  // namespace
 
-CutParts::CutParts(Actor& actor, const Group& group) {
+CutParts::CutParts(Actor& actor, const Group& group, Per gather, Per reduce) {
   const std::string label = internal::actors::current_cell()->label();
   const nn::HeldModule held(actor);
   std::vector<Found> found;
@@ -92,7 +92,7 @@ CutParts::CutParts(Actor& actor, const Group& group) {
     }
     for (const auto& [impl, i] : here) ++uses[impl];
   }
-  uses_ = new_part_uses();
+  uses_ = new_part_uses(gather, reduce);
   for (size_t k = 0; k < found.size(); ++k) {
     auto& mine = parameters[k];
     std::erase_if(mine, [&](const auto& p) { return uses[p.whole.impl()] > 1; });
@@ -115,6 +115,12 @@ CutParts::CutParts(Actor& actor, const Group& group) {
     optim::update_pieces(pieces);
     parts_.push_back({pieces, std::move(wholes)});
   }
+}
+
+std::vector<std::shared_ptr<PartPieces>> CutParts::pieces() const {
+  std::vector<std::shared_ptr<PartPieces>> all;
+  for (const Part& p : parts_) all.push_back(p.pieces);
+  return all;
 }
 
 Tensors CutParts::wholes() const {

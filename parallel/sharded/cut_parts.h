@@ -9,6 +9,7 @@
 #include "collective/group.h"
 #include "core/graph/stateful.h"
 #include "core/tensor/tensor.h"
+#include "parallel/sharded/shard.h"
 
 namespace troupe::parallel {
 
@@ -21,7 +22,8 @@ class CutParts {
   CutParts() = default;
   /// From now on the actor's parameters are pieces. `invalid` if it has no
   /// parts, if one lies within another, or if they were cut before.
-  CutParts(Actor& actor, const Group& group);
+  CutParts(Actor& actor, const Group& group, Per gather, Per reduce);
+  std::vector<std::shared_ptr<PartPieces>> pieces() const;
   /// The parameters as they were, which may be written until take().
   Tensors wholes() const;
   /// The pieces have their elements, and there are no whole ones any more.

@@ -1,11 +1,16 @@
 #include "parallel/sharded/part_pieces.h"
 
+#include <fmt/format.h>
+
 #include <map>
 #include <numeric>
 
 #include "actors/worker/start_task.h"
+#include "autograd/distributed/dist_engine.h"
 #include "autograd/waiting_step.h"
 #include "core/base/error.h"
+#include "core/base/mutex.h"
+#include "core/graph/saved_tensor.h"
 #include "ops/ops.h"
 
 namespace troupe::parallel {
@@ -14,11 +19,12 @@ namespace troupe::parallel {
 /// the forward pass runs, and in each backward pass from the Gate to the Reduce.
 class PartUse final : public TensorStore {
  public:
-  PartUse(std::shared_ptr<PartPieces> part, tp::Meeting at, uint32_t version, double its_share, Tensor flat)
+  PartUse(std::shared_ptr<PartPieces> part, const PartPieces::Begun& begun, double its_share, Tensor flat)
       : share(its_share),
         part_(part),
-        at_(std::move(at)),
-        version_(version),
+        at_(begun.at),
+        version_(begun.version),
+        for_step_(begun.for_step),
         flat_(std::move(flat)),
         open_(1) {}
 
@@ -28,9 +34,7 @@ class PartUse final : public TensorStore {
     return static_cast<uint32_t>(kept_.size() - 1);
   }
   Tensor get(uint32_t n) override {
-    if (!flat_.defined())
-      throw_error(ErrorKind::failed, "[Sharded] a step needs parameters of part " + part()->name() +
-                                         " when they are gathered no more");
+    check_gathered();
     return flat_.alias(kept_[n].shape, kept_[n].strides, kept_[n].offset);
   }
   void drop(uint32_t) override {}
@@ -46,16 +50,25 @@ class PartUse final : public TensorStore {
     if (open_++ == 0) flat_ = std::move(flat);
   }
   void close() {
-    if (open_ > 0 && --open_ == 0) flat_ = {};
+    if (!for_step_ && open_ > 0 && --open_ == 0) flat_ = {};
   }
-  /// The gather of a pass, begun now unless it has been.
-  void begin(uint64_t pass) {
-    if (coming_.contains(pass)) return;
+  /// No pass will come any more.
+  void let_go() { flat_ = {}; }
+  std::shared_ptr<void> run_again() override {
+    check_gathered();
+    return part()->show_wholes(flat_, make_ref<Again>(part()->parameters().size()));
+  }
+  void check_version() const {
     const auto of = part();
     if (of->version() != version_)
       throw_invalid("[Sharded] parameters of part " + of->name() +
                     " were changed, as by an optimizer's step, between the forward and the backward pass");
-    coming_[pass] = of->gather(at_.in_pass(pass).of("gather"));
+  }
+  /// The gather of a pass, begun now unless it has been.
+  void begin(uint64_t pass) {
+    if (coming_.contains(pass)) return;
+    check_version();
+    coming_[pass] = part()->gather(at_.in_pass(pass).of("gather"));
   }
   Future<Tensor> take(uint64_t pass) {
     begin(pass);
@@ -70,9 +83,24 @@ class PartUse final : public TensorStore {
     Shape shape, strides;
     int64_t offset;
   };
+  // Where gradients would go, while a checkpoint makes tensors again. No pass gets here.
+  class Again final : public Node {
+   public:
+    explicit Again(size_t parameters) { num_inputs_ = static_cast<uint32_t>(parameters); }
+    Tensors apply(Tensors&&) override {
+      throw_error(ErrorKind::failed, "[Sharded] what a checkpoint runs again has no backward");
+    }
+    std::string name() const override { return "Again"; }
+  };
+  void check_gathered() const {
+    if (!flat_.defined())
+      throw_error(ErrorKind::failed, "[Sharded] a step needs parameters of part " + part()->name() +
+                                         " when they are gathered no more");
+  }
   const std::weak_ptr<PartPieces> part_;
   const tp::Meeting at_;
   const uint32_t version_;
+  const bool for_step_;
   Tensor flat_;
   int open_;
   std::vector<Kept> kept_;
@@ -80,16 +108,79 @@ class PartUse final : public TensorStore {
 };
 
 struct PartUses {
+  Per gather, reduce;
   uint64_t context = 0;
   std::map<uint64_t, Ref<PartUse>> last = {};  // of the calls in that context
   double share = 1;
 };
 
-std::shared_ptr<PartUses> new_part_uses() { return std::make_shared<PartUses>(); }
+std::shared_ptr<PartUses> new_part_uses(Per gather, Per reduce) {
+  return std::make_shared<PartUses>(PartUses{gather, reduce});
+}
 
 void set_share(PartUses& uses, double share) { uses.share = share; }
 
 namespace {
+
+// What parts of this worker are gathered for all of a context. Thread-safe.
+class GatheredParts {
+ public:
+  template <class F>
+  Future<Tensor> get(const std::shared_ptr<PartPieces>& part, const F& gather) {
+    const internal::Lock lock(mutex_);
+    const auto at = all_.find(part);
+    return at != all_.end() ? at->second : all_.emplace(part, gather()).first->second;
+  }
+  void forget(const std::shared_ptr<PartPieces>& part) {
+    decltype(all_)::node_type gone;  // let go after the lock
+    const internal::Lock lock(mutex_);
+    gone = all_.extract(part);
+  }
+  // Those in the context of the call.
+  static std::shared_ptr<GatheredParts> here() {
+    const CallFrame& at = frame();
+    auto& contexts = at.worker->extension<autograd::DistEngine>()->contexts();
+    return contexts.join(at.context, at.call ? at.call->from() : kNoWorker)->keep<GatheredParts>([] {
+      return std::make_shared<GatheredParts>();
+    });
+  }
+
+ private:
+  internal::Mutex mutex_;
+  std::map<std::weak_ptr<PartPieces>, Future<Tensor>, std::owner_less<>> all_ TROUPE_GUARDED_BY(mutex_);
+};
+
+[[noreturn]] void refuse_recorded(const PartUse& use) {
+  throw_error(ErrorKind::unimplemented,
+              "[Sharded] gradients of a pass that is recorded (create_graph) go through no part: " +
+                  use.part()->name());
+}
+
+// Behind the whole parameters of a use: their gradients are summed over the uses, and go to the pieces of
+// all once.
+class ReduceLater final : public Node {
+ public:
+  explicit ReduceLater(Ref<PartUse> use) : use_(std::move(use)) {
+    const Tensors& proxies = use_->part()->proxies();
+    num_inputs_ = static_cast<uint32_t>(proxies.size());
+    Edges next;
+    for (const Tensor& t : proxies) next.push_back(t.gradient_edge());
+    set_next(std::move(next));
+  }
+  void release_saved() override { use_->let_go(); }
+  std::string name() const override { return "ReduceLater"; }
+  std::string detail() const override { return use_->at().tag; }
+  void check_saved() const override { use_->check_version(); }
+  Tensors apply(Tensors&& grads) override {
+    use_->close();  // nothing reads the parameters any more
+    for (const Tensor& g : grads)
+      if (g.defined() && g.requires_grad()) refuse_recorded(*use_);
+    return std::move(grads);
+  }
+
+ private:
+  const Ref<PartUse> use_;
+};
 
 // Behind the whole parameters of a use: their gradients go to the pieces of all.
 class Reduce final : public autograd::WaitingStep {
@@ -99,16 +190,15 @@ class Reduce final : public autograd::WaitingStep {
     num_inputs_ = static_cast<uint32_t>(part->parameters().size());
     set_next(part->edges());
   }
+  void release_saved() override { use_->let_go(); }
   std::string name() const override { return "Reduce"; }
   std::string detail() const override { return use_->at().tag; }
+  void check_saved() const override { use_->check_version(); }
   Future<Tensors> begin(Tensors grads, uint64_t pass) override {
     use_->close();  // nothing reads the parameters any more
     for (Tensor& g : grads) {
       if (!g.defined()) continue;
-      if (g.requires_grad())
-        throw_error(ErrorKind::unimplemented,
-                    "[Sharded] gradients of a pass that is recorded (create_graph) go through no part: " +
-                        use_->part()->name());
+      if (g.requires_grad()) refuse_recorded(*use_);
       if (use_->share != 1) g = ops::mul(g, use_->share);
     }
     return internal::actors::start_task<Tensors>(
@@ -184,6 +274,27 @@ PartPieces::PartPieces(const Group& group, std::string name, std::vector<Paramet
     at += part.count;
   }
   show_pieces();
+  if (uses_->reduce == Per::step)
+    for (const Shape& shape : shapes_) proxies_.push_back(leaf_without_elements(shape, elements_.options()));
+}
+
+PartPieces::Begun PartPieces::begin() {
+  const auto meetings = tp::MeetingsOfWorker::here("Sharded");
+  const bool for_step = uses_->gather == Per::step && frame().context;
+  Begun use{meetings->next(group_, "gather", name_), version(), for_step, {}};
+  use.elements = for_step ? gather_for_step(*meetings) : gather(use.at);
+  return use;
+}
+
+Future<Tensor> PartPieces::gather_for_step(tp::Meetings& meetings) {
+  return GatheredParts::here()->get(shared_from_this(), [&] {
+    return gather(meetings.at(group_, fmt::format("gather {} of part {}", steps_, name_)));
+  });
+}
+
+void PartPieces::forget_gathered() {
+  ++steps_;
+  if (uses_->gather == Per::step && frame().context) GatheredParts::here()->forget(shared_from_this());
 }
 
 void PartPieces::show_pieces() const {
@@ -191,9 +302,19 @@ void PartPieces::show_pieces() const {
     for (Tensor* member : parameters_[i].members) *member = pieces_[i].piece;
 }
 
+std::shared_ptr<void> PartPieces::show_wholes(const Tensor& flat, const Ref<Node>& gradients) const {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const Tensor whole = whole_in(flat, i);
+    if (gradients) whole.set_grad_fn({gradients, static_cast<uint32_t>(i)});
+    for (Tensor* member : parameters_[i].members) *member = whole;
+  }
+  return {nullptr, [part = shared_from_this()](void*) { part->show_pieces(); }};
+}
+
 void PartPieces::take(const Tensors& wholes) {
   Tensors flat;
   for (const Tensor& t : wholes) flat.push_back(t.detach().contiguous_data());
+  forget_gathered();
   const NoGradGuard guard;
   elements_.copy_(cut_.cut(flat));
 }
@@ -224,39 +345,36 @@ Future<Tensor> PartPieces::scatter(Tensors gradients, const tp::Meeting& at) con
   return cut_.scatter(at.group, std::move(gradients), options);
 }
 
+Future<Tensor> PartPieces::scatter(Tensors gradients, const CollectiveOptions& options) const {
+  return cut_.scatter(group_, std::move(gradients), options);
+}
+
 Tensors PartPieces::unpack(const Tensor& came) const {
   Tensors gradients(parameters_.size());
   for (auto& [i, gradient] : cut_.unpack(came)) gradients[i] = std::move(gradient);
   return gradients;
 }
 
-Tensor PartPieces::run(const std::function<Tensor()>& f, Tensor flat, const tp::Meeting& at,
-                       uint32_t version) {
+Tensor PartPieces::run(const std::function<Tensor()>& f, Tensor flat, const Begun& begun) {
   const bool record = grad_enabled();
-  Ref<PartUse> use = make_ref<PartUse>(shared_from_this(), at, version, uses_->share, flat);
+  Ref<PartUse> use = make_ref<PartUse>(shared_from_this(), begun, uses_->share, flat);
   Ref<Node> reduce;
-  if (record) reduce = make_ref<Reduce>(use);
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    const Tensor whole = whole_in(flat, i);
-    if (record) whole.set_grad_fn({reduce, static_cast<uint32_t>(i)});
-    for (Tensor* member : parameters_[i].members) *member = whole;
-  }
-  flat = {};
-  struct Show {
-    const PartPieces& part;
-    ~Show() { part.show_pieces(); }
-  };
+  if (record && uses_->reduce == Per::step && frame().context)
+    reduce = make_ref<ReduceLater>(use);
+  else if (record)
+    reduce = make_ref<Reduce>(use);
   Tensor result;
   {
-    const Show afterwards{*this};
+    const std::shared_ptr<void> shown = show_wholes(std::exchange(flat, {}), reduce);
     const StoreScope scope(record ? use.get() : TensorStore::current());
     result = f();
   }
+  if (begun.for_step) return result;
   use->close();
   if (!record || !result.requires_grad()) return result;
   if (const uint64_t context = frame().context) {
     if (uses_->context != context) uses_->context = context, uses_->last.clear();
-    Ref<PartUse>& last = uses_->last[at.call];
+    Ref<PartUse>& last = uses_->last[begun.at.call];
     use->before = std::exchange(last, use);
   }
   const Tensor out = result.detach();

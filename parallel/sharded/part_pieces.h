@@ -6,15 +6,16 @@
 #include <vector>
 
 #include "autograd/distributed/optim/parameter_pieces.h"
-#include "core/graph/saved_tensor.h"
+#include "core/graph/node.h"
 #include "parallel/sharded/cut_bucket.h"
+#include "parallel/sharded/shard.h"
 #include "parallel/tensor/meetings.h"
 
 namespace troupe::parallel {
 
 /// The uses of an actor's parts: their order, for gathers that begin early.
 struct PartUses;
-std::shared_ptr<PartUses> new_part_uses();
+std::shared_ptr<PartUses> new_part_uses(Per gather, Per reduce);
 /// What gradients of later uses are multiplied by before replicas sum them.
 void set_share(PartUses& uses, double share);
 
@@ -32,15 +33,24 @@ class PartPieces final : public optim::ParameterPieces, public std::enable_share
   PartPieces(const Group& group, std::string name, std::vector<Parameter> parameters,
              std::shared_ptr<PartUses> uses);
 
-  /// What the function gives while the members are whole: `flat`, from a gather() at that meeting when the
-  /// elements had that version.
-  Tensor run(const std::function<Tensor()>& f, Tensor flat, const tp::Meeting& at, uint32_t version);
+  /// A use of the part that has begun.
+  struct Begun {
+    tp::Meeting at;
+    uint32_t version;         ///< of the elements
+    bool for_step;            ///< what comes is whole for all uses of the step
+    Future<Tensor> elements;  ///< all, one parameter behind the other
+  };
+  Begun begin();
+  /// What the function gives while the members are whole: `flat`, which has come for that use.
+  Tensor run(const std::function<Tensor()>& f, Tensor flat, const Begun& use);
   /// All elements, one parameter behind the other.
   Future<Tensor> gather(const tp::Meeting& at) const;
   /// The same outside of calls of the part. No other one has that tag.
   Future<Tensor> gather_once(const std::string& tag) const;
   /// Of whole parameters; undefined ones: none.
   Future<Tensor> scatter(Tensors gradients, const tp::Meeting& at) const;
+  /// The same outside of passes over single uses.
+  Future<Tensor> scatter(Tensors gradients, const CollectiveOptions& options) const;
   /// Gradients of the pieces, in the order of the parameters.
   Tensors unpack(const Tensor& came) const;
   /// Of the elements: a step makes another one.
@@ -52,6 +62,10 @@ class PartPieces final : public optim::ParameterPieces, public std::enable_share
   Device device() const { return elements_.device(); }
   const std::vector<Parameter>& parameters() const { return parameters_; }
   Edges edges() const;
+  /// The members are whole, with gradients that go there, for as long as that is held.
+  std::shared_ptr<void> show_wholes(const Tensor& flat, const Ref<Node>& gradients) const;
+  /// With Per::step: leaves that have the gradients of the whole parameters, for who reduces them.
+  const Tensors& proxies() const { return proxies_; }
   /// A parameter in gathered elements.
   Tensor whole_in(const Tensor& flat, size_t i) const;
   /// The pieces get the elements of these.
@@ -59,12 +73,17 @@ class PartPieces final : public optim::ParameterPieces, public std::enable_share
 
   const std::vector<Piece>& pieces() const override { return pieces_; }
   bool whole_gradients() const override { return false; }
-  Future<void> gather() override { return Future<void>::ready({}); }  // the next use does
-  void give_up(const Error&) override {}
+  Future<void> gather() override {  // the next use does
+    forget_gathered();
+    return Future<void>::ready({});
+  }
+  void give_up(const Error&) override { forget_gathered(); }
   const char* word() const override { return "Shard::all"; }
 
  private:
   void show_pieces() const;
+  Future<Tensor> gather_for_step(tp::Meetings& meetings);
+  void forget_gathered();
   const Group group_;
   const std::string name_;
   std::vector<Parameter> parameters_;
@@ -72,6 +91,8 @@ class PartPieces final : public optim::ParameterPieces, public std::enable_share
   CutBucket cut_;
   Tensor elements_;  // this member's
   std::vector<Piece> pieces_;
+  Tensors proxies_;
+  uint64_t steps_ = 0;  // that have changed the elements
   const std::shared_ptr<PartUses> uses_;
 };
 

@@ -21,6 +21,11 @@ constexpr const char* word(Shard shard) {
   constexpr const char* words[] = {"Shard::none", "Shard::state", "Shard::gradients", "Shard::all"};
   return words[static_cast<size_t>(shard)];
 }
+/// How often something is done to a part of a model.
+enum class Per : uint8_t {
+  use,   ///< in each call, and in each pass over it
+  step,  ///< once
+};
 /// "state" as Shard::state. `invalid` for what is none of the four.
 inline Shard shard_named(std::string_view text) {
   for (const Shard shard : {Shard::none, Shard::state, Shard::gradients, Shard::all})

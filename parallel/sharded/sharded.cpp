@@ -8,13 +8,11 @@ namespace troupe::parallel {
 Task<Tensor> ShardedPart::use(std::function<Tensor()> f) {
   const std::shared_ptr<PartPieces> part = pieces_;
   if (!part) co_return f();
-  const tp::Meeting at = tp::MeetingsOfWorker::here("Sharded")->next(part->group(), "gather", part->name());
-  const uint32_t version = part->version();
-  const Future<Tensor> coming = part->gather(at);
+  const PartPieces::Begun begun = part->begin();
   this_call::waits_for("the parameters of part " + part->name() + " from all replicas");
-  Tensor flat = co_await coming;
+  Tensor flat = co_await begun.elements;
   this_call::waits_for("");
-  co_return part->run(f, std::move(flat), at, version);
+  co_return part->run(f, std::move(flat), begun);
 }
 
 Task<Tensor> ShardedPart::sum_of(std::function<tp::Part()> f) {

@@ -35,9 +35,7 @@ Meeting Meetings::next(const Group& group, const char* what, std::string_view la
   Meeting meeting;
   {
     const Lock lock(mutex_);
-    auto at = std::ranges::find_if(groups_, [&](const auto& of) { return of->group == group; });
-    if (at == groups_.end()) at = groups_.insert(at, std::make_unique<OfGroup>(OfGroup{group, {}}));
-    OfGroup& of = **at;
+    OfGroup& of = this->of(group);
     Call alone;
     if (!call) alone.number = of.calls++;
     Call& mine = call ? call_of(of, key_of(*call)) : alone;
@@ -52,6 +50,18 @@ Meeting Meetings::next(const Group& group, const char* what, std::string_view la
   }
   for (const Group& g : gone) GroupEngine::of(worker_).forget(g);
   return meeting;
+}
+
+Meetings::OfGroup& Meetings::of(const Group& group) {
+  auto at = std::ranges::find_if(groups_, [&](const auto& known) { return known->group == group; });
+  if (at == groups_.end()) at = groups_.insert(at, std::make_unique<OfGroup>(OfGroup{group, {}}));
+  return **at;
+}
+
+Meeting Meetings::at(const Group& group, const std::string& tag) {
+  std::vector<Group> gone;
+  const Lock lock(mutex_);
+  return {named(of(group), 0, gone), tag};
 }
 
 Meetings::CallKey Meetings::key_of(const Invocation& call) {

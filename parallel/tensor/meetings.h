@@ -53,6 +53,8 @@ class Meetings {
   /// for errors. Outside of actors each
   /// counts as a call. `invalid` in what an actor does besides calls, of which ranks know no order.
   Meeting next(const Group& group, const char* what, std::string_view layer) TROUPE_EXCLUDES(mutex_);
+  /// Of what belongs to no call, in a context. No other one has that tag.
+  Meeting at(const Group& group, const std::string& tag) TROUPE_EXCLUDES(mutex_);
   /// In a context: the call that this thread handles has that number in all groups, so that their ranks may
   /// come to it in orders of their own. No other call of the context has it.
   void number_call(uint64_t number) TROUPE_EXCLUDES(mutex_);
@@ -79,6 +81,7 @@ class Meetings {
     std::map<CallKey, Call> open = {};
     CallKey newest = {};
   };
+  OfGroup& of(const Group& group) TROUPE_REQUIRES(mutex_);
   Call& call_of(OfGroup& of, const CallKey& key) TROUPE_REQUIRES(mutex_);
   const Group& named(OfGroup& of, uint64_t number, std::vector<Group>& gone) TROUPE_REQUIRES(mutex_);
 

@@ -4,9 +4,8 @@
 #include <map>
 
 #include "autograd/hooks.h"
-#include "core/memory/cpu_allocator.h"
+#include "tests/data_parallel/parts.h"
 #include "tests/support/error_of.h"
-#include "tests/support/near.h"
 #include "tests/support/nothing_left.h"
 #include "tests/support/sim_cluster.h"
 #include "troupe/replicas.h"
@@ -14,18 +13,13 @@
 using namespace troupe;
 using namespace troupe::parallel;
 using Catch::Contains;
-using testing::difference;
 using testing::error_of;
+using testing::kWays;
 using testing::nothing_left;
 using testing::SimCluster;
+using testing::wave;
 
 namespace {
-
-Tensor wave(const Shape& shape, double start, DType dtype = float32) {
-  std::vector<double> v;
-  for (int64_t i = 0; i < shape.numel(); ++i) v.push_back(0.5 * std::sin(start + 0.7 * double(i)));
-  return tensor(v, dtype).reshape(shape);
-}
 
 struct Hidden : nn::Layer {
   Hidden() : up(5, 11), norm(11), down(11, 7) {}
@@ -86,9 +80,10 @@ struct PartsActor : nn::ModuleActor<PartsNet> {
 struct Replicas {
   std::unique_ptr<Cluster> cluster = Cluster::in_process(4, hosting<PartsActor>());
   std::optional<DataParallel<PartsActor>> net;
-  Replicas(size_t n, Shard shard) {
+  Replicas(size_t n, Shard shard, Per gather = Per::use, Per reduce = Per::use) {
     const auto workers = cluster->workers();
-    const DataParallelOptions options{.buckets = {.first = 64, .others = 200}, .shard = shard};
+    const DataParallelOptions options{
+        .buckets = {.first = 64, .others = 200}, .shard = shard, .gather = gather, .reduce = reduce};
     net.emplace(cluster->here(), Group(*cluster, {workers.begin(), workers.begin() + std::ptrdiff_t(n)}),
                 options);
     net->ready().get();
@@ -129,8 +124,8 @@ TEST_CASE("replicas of parts have the bits of replicas with whole parameters") {
   for (const std::string name : {"sgd", "adamw"}) {
     std::map<std::string, Tensor> want;
     std::vector<double> norms, losses;
-    for (const Shard shard : {Shard::none, Shard::gradients, Shard::all}) {
-      Replicas replicas(n, shard);
+    for (const auto& [shard, gather, reduce] : kWays) {
+      Replicas replicas(n, shard, gather, reduce);
       optim::DistributedOptimizer optimizer(*replicas.net, name, {{"lr", Value(0.05)}});
       for (int64_t i = 0; i < 5; ++i) {
         autograd::Context step(*replicas.cluster);
@@ -138,7 +133,8 @@ TEST_CASE("replicas of parts have the bits of replicas with whole parameters") {
         optimizer.step(step);
         CHECK(optimizer.clip_grad_norm(step, 1e9) > 0);
       }
-      INFO(name << " with " << word(shard) << " on " << n);
+      INFO(name << " with " << word(shard) << " on " << n << ", once: " << (gather == Per::step)
+                << (reduce == Per::step));
       if (want.empty()) want = replicas.parameters();
       for (const auto& [parameter, value] : replicas.parameters()) {
         INFO(parameter);
@@ -155,6 +151,33 @@ TEST_CASE("replicas of parts have the bits of replicas with whole parameters") {
       CHECK(norms.back() == Approx(norms[0]).epsilon(1e-5));
       CHECK(losses.back() == Approx(losses[0]).epsilon(1e-5));
     }
+  }
+}
+
+TEST_CASE("parts that are reduced once have the bits of whole replicas over passes that accumulate") {
+  const size_t n = GENERATE(2, 3);
+  std::map<std::string, Tensor> want;
+  for (const auto& [shard, gather, reduce] : kWays) {
+    if (shard == Shard::all && reduce == Per::use) continue;
+    Replicas replicas(n, shard, gather, reduce);
+    optim::Distributed<optim::Adam> optimizer(*replicas.net, {.lr = 0.05});
+    for (int64_t i = 0; i < 3; ++i) {
+      autograd::Context step(*replicas.cluster);
+      {
+        const Accumulation later = replicas.net->accumulate();
+        step.backward(replicas.loss(i).get() * 0.5);
+        step.backward(replicas.loss(i + 1).get() * 0.25);
+      }
+      step.backward(replicas.loss(i + 2).get() * 0.25);
+      optimizer.step(step);
+    }
+    INFO(word(shard) << " on " << n);
+    if (want.empty()) want = replicas.parameters();
+    for (const auto& [parameter, value] : replicas.parameters()) {
+      INFO(parameter);
+      CHECK(bit_equal(value, want.at(parameter)));
+    }
+    replicas.at_rest();
   }
 }
 
@@ -328,158 +351,4 @@ TEST_CASE("what parts cannot do is refused, naming the part") {
                                    DataParallelOptions{.shard = Shard::all}, 3, 3);
   CHECK_THAT(error_of([&] { without.ready().get(); }).what(),
              Contains("has no part") && Contains("parallel::Sharded<...>, or write Shard::gradients"));
-}
-
-namespace {
-
-struct Wide : nn::Module {
-  Wide() {
-    for (int i = 0; i < 8; ++i) layers.emplace_back(512, 512, false);
-  }
-  Task<Tensor> operator()(Tensor x) {
-    for (auto& l : layers) {
-      x = co_await l(x);
-      x = ops::tanh(x);
-    }
-    co_return x;
-  }
-  void members(nn::Members& m) override {
-    for (size_t i = 0; i < layers.size(); ++i) m(std::to_string(i), layers[i]);
-  }
-  std::deque<Sharded<nn::Linear>> layers;
-};
-struct WideActor : nn::ModuleActor<Wide> {
-  Task<Tensor> loss(Tensor x) {
-    const Tensor out = co_await net(x);
-    co_return ops::mean(out * out);
-  }
-  static constexpr auto remote = methods<&WideActor::loss>;
-};
-
-}  // namespace
-
-TEST_CASE("a step between the forward and the backward pass of parts is refused, naming the part") {
-  auto cluster = Cluster::in_process(2, hosting<WideActor>());
-  DataParallel<WideActor> net(cluster->here(), Group(*cluster, {"w0", "w1"}),
-                              DataParallelOptions{.shard = Shard::all});
-  optim::Distributed<optim::SGD> optimizer(net, {.lr = 0.05});
-  autograd::Context step(*cluster);
-  const Tensor x = wave({4, 512}, 1), loss = net.mean<&WideActor::loss>(split(x)).get(),
-               other = net.mean<&WideActor::loss>(split(x)).get();
-  step.backward(loss);
-  optimizer.step(step);
-  CHECK_THAT(error_of([&] { step.backward(other); }).what(),
-             Contains("parameters of part 7 were changed, as by an optimizer's step"));
-}
-
-TEST_CASE("with parts, a replica keeps 16 bytes of each parameter divided by the number of replicas") {
-  const size_t n = GENERATE(2, 4);
-  release_cached_cpu_memory();
-  const size_t before = cpu_allocator_stats().in_use;
-  auto cluster = Cluster::in_process(4, hosting<WideActor>());
-  const auto workers = cluster->workers();
-  const DataParallelOptions options{.shard = Shard::all};
-  DataParallel<WideActor> net(
-      cluster->here(), Group(*cluster, {workers.begin(), workers.begin() + std::ptrdiff_t(n)}), options);
-  optim::Distributed<optim::Adam> optimizer(net, {.lr = 1e-3});
-  for (int i = 0; i < 2; ++i) {
-    autograd::Context step(*cluster);
-    step.backward(net.mean<&WideActor::loss>(split(wave({8, 512}, i))).get());
-    optimizer.step(step);
-    if (i == 0) continue;
-    const double bytes = double(cpu_allocator_stats().in_use - before) / double(n) / (8 * 512 * 512);
-    INFO(bytes << " bytes on " << n);
-    CHECK(bytes > 0.9 * 16 / double(n));
-    CHECK(bytes < 1.1 * 16 / double(n));
-  }
-}
-
-namespace {
-
-// On the simulated network.
-struct Simulated {
-  SimCluster cluster;
-  std::optional<DataParallel<WideActor>> net;
-  std::optional<optim::Distributed<optim::SGD>> optimizer;
-  explicit Simulated(size_t n) : cluster(1, int(n) + 1, hosting<WideActor>()) {
-    std::vector<RRef<WideActor>> all;
-    for (size_t r = 0; r < n; ++r) all.push_back(cluster.spawn<WideActor>(0, r + 1));
-    net.emplace(all, DataParallelOptions{.shard = Shard::all});
-    cluster.await(net->ready()).value();
-    optimizer.emplace(*net, optim::SGDOptions{.lr = 0.1});
-  }
-  ~Simulated() {
-    optimizer.reset(), net.reset();
-    cluster.settle();
-  }
-  // At that event w3 dies.
-  template <class T>
-  Result<T> await(const Future<T>& future) {
-    while (!future.is_ready()) {
-      if (events++ == dies_at) cluster.network().crash("w3");
-      if (!cluster.step() && !future.is_ready()) throw std::logic_error("the future is never ready");
-    }
-    return *future.peek();
-  }
-  // The error, if there is one.
-  std::optional<Error> step() {
-    autograd::Context context(cluster.worker(0));
-    const auto loss = await(net->mean<&WideActor::loss>(split(wave({8, 512}, 1))));
-    if (!loss.ok()) return loss.error();
-    const auto passed = await(context.backward_async(loss.value()));
-    if (!passed.ok()) return passed.error();
-    const auto stepped = await(optimizer->step_async(context));
-    if (!stepped.ok()) return stepped.error();
-    return {};
-  }
-  int64_t events = 0, dies_at = -1;
-};
-
-}  // namespace
-
-TEST_CASE("with parts, a replica sends each parameter three times less its own piece") {
-  const size_t n = GENERATE(2, 4);
-  Simulated world(n);
-  CHECK_FALSE(world.step());
-  const auto sent = [&](size_t from) {
-    uint64_t bytes = 0;
-    for (size_t to = 1; to <= n; ++to)
-      bytes += world.cluster.network().counters("w" + std::to_string(from), "w" + std::to_string(to)).bytes;
-    return bytes;
-  };
-  std::vector<uint64_t> before;
-  for (size_t r = 1; r <= n; ++r) before.push_back(sent(r));
-  CHECK_FALSE(world.step());
-  for (size_t r = 1; r <= n; ++r) {
-    const double bytes = double(sent(r) - before[r - 1]) / (double(n - 1) / double(n) * 4 * 8 * 512 * 512);
-    CHECK(bytes == Approx(3).epsilon(0.02));
-  }
-}
-
-TEST_CASE("a replica that dies at any time of a step with parts is named, and nothing is left") {
-  int64_t all = 0;
-  {
-    Simulated world(3);
-    CHECK_FALSE(world.step());
-    world.events = 0;
-    CHECK_FALSE(world.step());
-    all = world.events;
-  }
-  for (int64_t k = 0; k < 12; ++k) {
-    Simulated world(3);
-    CHECK_FALSE(world.step());
-    world.events = 0, world.dies_at = all * k / 12;
-    const std::optional<Error> e = world.step();
-    INFO("dies at event " << world.dies_at << " of " << all);
-    REQUIRE(e);
-    CHECK(e->kind() == ErrorKind::disconnected);
-    CHECK(e->worker() == "w3");
-    world.optimizer.reset(), world.net.reset();
-    world.cluster.settle();
-    for (size_t w = 0; w < 3; ++w)
-      for (const char* what : {"collectives", "contexts", "backward_passes"}) {
-        INFO(what << " of w" << w);
-        CHECK(world.cluster.worker(w).metrics().at(what) == 0);
-      }
-  }
 }

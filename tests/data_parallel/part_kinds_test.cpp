@@ -1,0 +1,149 @@
+// What parts of replicas may be: run again by checkpoints, in 16 bits.
+#include <catch2/catch.hpp>
+#include <map>
+
+#include "autograd/checkpoint.h"
+#include "tests/data_parallel/parts.h"
+#include "tests/support/near.h"
+#include "tests/support/nothing_left.h"
+#include "troupe/replicas.h"
+
+using namespace troupe;
+using namespace troupe::parallel;
+using testing::difference;
+using testing::kWays;
+using testing::nothing_left;
+using testing::wave;
+
+namespace {
+
+// Runs a part of itself again in the backward pass, and a part of that.
+struct Thrifty : nn::Layer {
+  Tensor forward(const Tensor& x) override {
+    const auto inner = [this](const Tensor& in) { return ops::tanh(up(in)); };
+    const auto outer = [this, inner](const Tensor& in) {
+      return ops::tanh(down(autograd::checkpoint(inner, in) * scale));
+    };
+    return autograd::checkpoint(outer, x) + x;
+  }
+  void members(nn::Members& m) override { m("up", up), m("down", down), m("scale", scale); }
+  nn::Linear up{6, 9}, down{9, 6};
+  Tensor scale = wave({9}, 2).requires_grad_();
+};
+struct ThriftyParts : nn::Module {
+  ThriftyParts() {
+    int i = 0;
+    for (auto& [name, p] : named_parameters()) p.detach().copy_(wave(p.shape(), ++i));
+  }
+  void members(nn::Members& m) override { m("first", first), m("second", second); }
+  Sharded<Thrifty> first, second;
+};
+struct ThriftyActor : nn::ModuleActor<ThriftyParts> {
+  Task<Tensor> loss(Tensor x) {
+    x = co_await net.first(x);
+    x = co_await net.second(x);
+    co_return ops::mean(x * x);
+  }
+  static constexpr auto remote = methods<&ThriftyActor::loss>;
+};
+
+}  // namespace
+
+TEST_CASE("a checkpoint within a part runs again with the parameters of then") {
+  std::map<std::string, Tensor> want;
+  for (const auto& [shard, gather, reduce] : kWays) {
+    auto cluster = Cluster::in_process(3, hosting<ThriftyActor>());
+    const DataParallelOptions options{.shard = shard, .gather = gather, .reduce = reduce};
+    DataParallel<ThriftyActor> net(cluster->here(), Group(*cluster, {"w0", "w1", "w2"}), options);
+    optim::Distributed<optim::Adam> optimizer(net, {.lr = 0.05});
+    for (int i = 0; i < 3; ++i) {
+      autograd::Context step(*cluster);
+      const Tensor loss = net.mean<&ThriftyActor::loss>(split(wave({5, 6}, i))).get();
+      step.backward(loss * 0.5, {}, {.retain_graph = true});
+      step.backward(loss * 0.5);
+      optimizer.step(step);
+    }
+    const StateDict state = net.state_dict().get();
+    if (want.empty()) want = state;
+    INFO(word(shard) << ", once: " << (gather == Per::step) << (reduce == Per::step));
+    for (const auto& [name, value] : state) {
+      INFO(name);
+      CHECK(bit_equal(value, want.at(name)));
+    }
+    nothing_left(*cluster);
+  }
+}
+
+namespace {
+
+// In 16 bits.
+struct Narrow : nn::Layer {
+  Narrow(int64_t in, int64_t out) : weight(wave({in, out}, double(in), bfloat16).requires_grad_()) {}
+  Tensor forward(const Tensor& x) override { return ops::tanh(ops::matmul(x, weight)); }
+  void members(nn::Members& m) override { m("weight", weight); }
+  Tensor weight;
+};
+struct NarrowNet : nn::Module {
+  void members(nn::Members& m) override { m("first", first), m("second", second); }
+  Sharded<Narrow> first{6, 9}, second{9, 4};
+};
+Tensor narrow_loss(const Tensor& out, const Tensor& y) { return mse_loss(out.to(float32), y); }
+struct NarrowActor : nn::ModuleActor<NarrowNet> {
+  Task<Tensor> loss(Tensor x, Tensor y) {
+    x = co_await net.first(x.to(bfloat16));
+    x = co_await net.second(x);
+    co_return narrow_loss(x, y);
+  }
+  static constexpr auto remote = methods<&NarrowActor::loss>;
+};
+
+}  // namespace
+
+TEST_CASE("parts in bfloat16 are trained as by hand with float32 masters") {
+  constexpr int kSteps = 50;
+  const std::vector<std::string> names{"first.module.weight", "second.module.weight"};
+  const auto x_of = [](int i) { return wave({6, 6}, i); };
+  const auto y_of = [](int i) { return wave({6, 4}, i + 1); };
+  Tensors start, masters;
+  for (const auto& [in, out] : {std::pair<int64_t, int64_t>{6, 9}, {9, 4}}) {
+    start.push_back(wave({in, out}, double(in), bfloat16).to(float32));
+    masters.push_back(start.back().clone_data().requires_grad_());
+  }
+  optim::Adam by_hand(masters, {.lr = 4e-4});
+  for (int i = 0; i < kSteps; ++i) {
+    Tensors sums(2);
+    for (int64_t r = 0; r < 3; ++r) {  // as three replicas of two rows
+      Tensors narrow;
+      for (const Tensor& m : masters) narrow.push_back(m.detach().to(bfloat16).requires_grad_());
+      Tensor h = ops::tanh(ops::matmul(x_of(i).slice(0, 2 * r, 2 * r + 2).to(bfloat16), narrow[0]));
+      h = ops::tanh(ops::matmul(h, narrow[1]));
+      const Tensors grads =
+          autograd::grad({narrow_loss(h, y_of(i).slice(0, 2 * r, 2 * r + 2)) * (1.0 / 3)}, narrow);
+      for (size_t k = 0; k < 2; ++k) {
+        const Tensor wide = grads[k].to(float32);
+        sums[k] = sums[k].defined() ? sums[k] + wide : wide;
+      }
+    }
+    by_hand.step(sums);
+  }
+  for (const auto& [shard, gather, reduce] : kWays) {
+    auto cluster = Cluster::in_process(3, hosting<NarrowActor>());
+    const DataParallelOptions options{.shard = shard, .gather = gather, .reduce = reduce};
+    DataParallel<NarrowActor> net(cluster->here(), Group(*cluster, {"w0", "w1", "w2"}), options);
+    optim::Distributed<optim::Adam> optimizer(net, {.lr = 4e-4});
+    for (int i = 0; i < kSteps; ++i) {
+      autograd::Context step(*cluster);
+      step.backward(net.mean<&NarrowActor::loss>(split(x_of(i)), split(y_of(i))).get());
+      optimizer.step(step);
+    }
+    const StateDict state = net.state_dict().get();
+    INFO(word(shard) << ", once: " << (gather == Per::step) << (reduce == Per::step));
+    for (size_t k = 0; k < 2; ++k) {
+      const Tensor& got = state.at(names[k]);
+      CHECK(got.dtype() == bfloat16);
+      // Steps are smaller than what 16 bits of a weight near 1/2 can tell apart.
+      CHECK(difference(got.to(float32), masters[k].detach(), 0, 3e-3) == "");
+      CHECK(ops::amax(ops::abs(masters[k].detach() - start[k])).item() > 0.008);
+    }
+  }
+}
