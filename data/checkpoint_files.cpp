@@ -4,10 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "core/base/error.h"
@@ -16,16 +14,15 @@
 #include "data/checkpoint_names.h"
 #include "data/crc32.h"
 #include "data/file.h"
+#include "data/pieces.h"
 #include "data/safetensors.h"
 #include "data/safetensors_writer.h"
 
 namespace troupe::datasets {
 namespace fs = std::filesystem;
+using detail::check_offsets;
+using detail::pieces_in;
 namespace {
-
-constexpr const char* kVersionKey = "DCP_VERSION";
-constexpr const char* kPiecesKey = "DCP_SHARDING_INFO";  // as text: {name: {"saved_offsets": [0, 128]}}
-constexpr const char* kOffsetsKey = "saved_offsets";
 
 std::string where_of(const fs::path& path) { return fmt::format("[{}] {}: ", kCheckpointTag, path.string()); }
 
@@ -34,46 +31,6 @@ void refuse_link(const fs::path& path) {
   std::error_code none;
   if (fs::is_symlink(fs::symlink_status(path, none)))
     throw_invalid(where_of(path) + "is a symbolic link, expected a file of the checkpoint's own");
-}
-
-void check_offsets(const std::string& where, const std::string& name, const Shape& piece,
-                   const Shape& offsets) {
-  bool fit = offsets.rank() == piece.rank();
-  for (int i = 0; fit && i < piece.rank(); ++i) fit = offsets[i] >= 0 && offsets[i] <= INT64_MAX - piece[i];
-  if (!fit)
-    throw_invalid(
-        fmt::format("{}the piece {} of {} begins at {}, expected a number from 0 for each dimension", where,
-                    piece.str(), in_quotes(name, 80), offsets.str()));
-}
-
-PieceOffsets pieces_in(const std::map<std::string, std::string>& metadata, const std::string& where) {
-  const auto text = metadata.find(kPiecesKey);
-  if (text == metadata.end()) return {};
-  PieceOffsets out;
-  try {
-    const auto json = nlohmann::json::parse(text->second);
-    for (const auto& [name, piece] : json.items())
-      out[name] = Shape(piece.at(kOffsetsKey).get<std::vector<int64_t>>());
-  } catch (const std::exception&) {  // no JSON, other members, too many numbers
-    throw_invalid(fmt::format("{}{} says of its pieces {}, expected {{name: {{\"{}\": [numbers]}}}}", where,
-                              kPiecesKey, in_quotes(text->second, 80), kOffsetsKey));
-  }
-  return out;
-}
-
-// Copies a piece to where it belongs in the whole; row by row of its last dimension.
-void place(const Tensor& whole, const Tensor& piece, const Shape& offsets) {
-  const Shape &size = piece.shape(), steps = whole.shape().contiguous_strides();
-  if (piece.numel() == 0) return;
-  const size_t item = item_size(piece.dtype());
-  const size_t row = item * static_cast<size_t>(size.empty() ? 1 : size.back());
-  Shape at = Shape::filled(size.rank(), 0);
-  for (size_t done = 0; done < piece.nbytes(); done += row) {
-    int64_t to = 0;
-    for (int i = 0; i < size.rank(); ++i) to += (offsets[i] + at[i]) * steps[i];
-    std::memcpy(whole.bytes() + static_cast<size_t>(to) * item, piece.bytes() + done, row);
-    for (int i = size.rank() - 2; i >= 0 && ++at[i] == size[i]; --i) at[i] = 0;
-  }
 }
 
 }  // namespace
@@ -86,19 +43,14 @@ CheckpointFile write_checkpoint_file(const std::string& folder, const std::strin
                               kCheckpointTag, in_quotes(name, 80)));
   if (tensors.contains("")) throw_invalid(where_of(path) + "a tensor of a checkpoint has no name");
   std::map<std::string, std::string> metadata{{"format", "pt"}};
-  if (!pieces.empty()) {
-    nlohmann::json info = nlohmann::json::object();
-    for (const auto& [tensor, offsets] : pieces) {
-      const auto at = tensors.find(tensor);
-      if (at == tensors.end())
-        throw_invalid(
-            fmt::format("{}there is no tensor {} for a piece", where_of(path), in_quotes(tensor, 80)));
-      check_offsets(where_of(path), tensor, at->second.shape(), offsets);
-      info[tensor] = {{kOffsetsKey, std::vector<int64_t>(offsets.begin(), offsets.end())}};
-    }
-    metadata[kVersionKey] = "1.0";
-    metadata[kPiecesKey] = info.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  for (const auto& [tensor, offsets] : pieces) {
+    const auto at = tensors.find(tensor);
+    if (at == tensors.end())
+      throw_invalid(
+          fmt::format("{}there is no tensor {} for a piece", where_of(path), in_quotes(tensor, 80)));
+    check_offsets(where_of(path), tensor, at->second.shape(), offsets);
   }
+  if (!pieces.empty()) metadata.merge(detail::metadata_of(pieces));
   CheckpointFile out{name, 0, 0, 0, 0, model, {}};
   Crc32 whole, header;
   std::map<std::string, Crc32> parts;
@@ -185,83 +137,20 @@ Checkpoint::Checkpoint(const std::string& folder) : parts_(std::make_shared<cons
 const CheckpointIndex& Checkpoint::index() const& { return parts_->index; }
 CheckpointIndex Checkpoint::index() && { return parts_->index; }
 
-namespace {
-
-struct Piece {
-  std::string where;  // its file
-  Tensor part;
-  Shape offsets;
-};
-
-bool overlap(const Piece& a, const Piece& b) {
-  for (int i = 0; i < a.offsets.rank(); ++i)
-    if (a.offsets[i] + a.part.shape()[i] <= b.offsets[i] || b.offsets[i] + b.part.shape()[i] <= a.offsets[i])
-      return false;
-  return true;
-}
-
-// Pieces cover the whole when their elements are as many as its own and no two overlap.
-Tensor put_together(const std::string& name, const std::vector<Piece>& pieces) {
-  const auto refuse = [&](const Piece& piece, const std::string& what) {
-    throw_invalid(fmt::format("{}the piece {} of {} at {} {}", piece.where, piece.part.summary(),
-                              in_quotes(name, 80), piece.offsets.str(), what));
-  };
-  const Piece& first = pieces.front();
-  Shape size = Shape::filled(first.offsets.rank(), 0);
-  uint64_t held = 0;
-  for (const Piece& p : pieces) {
-    if (p.part.dtype() != first.part.dtype() || p.offsets.rank() != size.rank())
-      refuse(p, fmt::format("is of another type or number of dimensions than that of {}", first.where));
-    for (int i = 0; i < size.rank(); ++i) size[i] = std::max(size[i], p.offsets[i] + p.part.shape()[i]);
-    held += static_cast<uint64_t>(p.part.numel());
-  }
-  uint64_t elements = 1;
-  bool fits = true;
-  for (const int64_t n : size) fits &= !__builtin_mul_overflow(elements, static_cast<uint64_t>(n), &elements);
-  if (!fits || elements != held)
-    refuse(first,
-           fmt::format("and the others hold {} elements of a tensor {}: pieces are missing, or are there "
-                       "twice",
-                       held, size.str()));
-  for (size_t i = 0; i < pieces.size(); ++i)
-    for (size_t j = 0; j < i; ++j)
-      if (pieces[i].part.numel() > 0 && pieces[j].part.numel() > 0 && overlap(pieces[i], pieces[j]))
-        refuse(pieces[i], fmt::format("overlaps that of {}", pieces[j].where));
-  const Tensor whole = empty(size, first.part.dtype());
-  for (const Piece& p : pieces) place(whole, p.part, p.offsets);
-  return whole;
-}
-
-}  // namespace
-
 NamedTensors Checkpoint::tensors(const std::string& prefix, bool model) const {
-  NamedTensors out;
-  std::map<std::string, std::vector<Piece>> pieces;
-  std::map<std::string, std::string> from;  // the files of whole tensors
+  detail::Gathered all;
   for (size_t i = 0; i < parts_->index.files.size(); ++i) {
     const CheckpointFile& file = parts_->index.files[i];
     if (file.model != model) continue;
     const std::string where = where_of(parts_->path_of(file));
     for (auto at = file.tensors.lower_bound(prefix);
          at != file.tensors.end() && at->first.starts_with(prefix); ++at) {
-      const std::string& name = at->first;
-      const Tensor part = parts_->verified(i, name, at->second);
-      const auto& offsets = parts_->open(i).pieces;
-      if (const auto piece = offsets.find(name); piece != offsets.end()) {
-        check_offsets(where, name, part.shape(), piece->second);
-        pieces[name].push_back({where, part, piece->second});
-      } else {
-        out[name.substr(prefix.size())] = part;
-        if (const auto [other, is_new] = from.emplace(name, file.name); !is_new)
-          throw_invalid(fmt::format("{}has {}, as {} has, expected one of them to have it, or each a piece",
-                                    where, in_quotes(name, 80), other->second));
-      }
-      if (from.contains(name) && pieces.contains(name))
-        throw_invalid(fmt::format("{}has {} whole or in a piece, and another file the other way", where,
-                                  in_quotes(name, 80)));
+      const Tensor part = parts_->verified(i, at->first, at->second);
+      all.add(where, at->first, part, parts_->open(i).pieces);
     }
   }
-  for (const auto& [name, parts] : pieces) out[name.substr(prefix.size())] = put_together(name, parts);
+  NamedTensors out;
+  for (auto& [name, t] : std::move(all).whole()) out.emplace(name.substr(prefix.size()), std::move(t));
   return out;
 }
 

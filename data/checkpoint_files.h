@@ -26,6 +26,12 @@ CheckpointFile write_checkpoint_file(const std::string& folder, const std::strin
                                      const NamedTensors& tensors, bool model,
                                      const PieceOffsets& pieces = {});
 
+/// The tensors of a folder of safetensors files, as Hugging Face's `save_pretrained`, PyTorch's distributed
+/// checkpoints and Troupe write them: those that model.safetensors.index.json names, or, without it, those of
+/// all *.safetensors there. Pieces are put together. `invalid` as Safetensors, and for an index that names
+/// what is not there, tensors that two files have, and pieces that are missing.
+NamedTensors read_safetensors_folder(const std::string& folder);
+
 /// Where the checkpoint of a step is: dir/step-0000000120.
 std::string checkpoint_path(const std::string& dir, int64_t step);
 /// The steps in `dir` that have an index, ascending. Links do not count.

@@ -92,14 +92,18 @@ bool plain(const std::string& name) {
              std::string::npos;
 }
 
+void check_plain(const std::string& name, const Reader& reader) {
+  if (!plain(name))
+    reader.fail(
+        fmt::format("names the file {}, expected a plain name (letters, digits and ._-+@) in its folder",
+                    in_quotes(name, 80)));
+}
+
 CheckpointFile file_in(const Json& json, const Reader& reader) {
   if (!json.is_object()) reader.fail("\"files\" holds something else than objects");
   CheckpointFile file;
   file.name = reader.text(json, "name");
-  if (!plain(file.name))
-    reader.fail(
-        fmt::format("names the file {}, expected a plain name (letters, digits and ._-+@) in its folder",
-                    in_quotes(file.name, 80)));
+  check_plain(file.name, reader);
   file.bytes = reader.number<uint64_t>(json, "bytes");
   file.crc32 = reader.number<uint32_t>(json, "crc32");
   file.header_bytes = reader.number<uint64_t>(json, "header_bytes");
@@ -154,6 +158,21 @@ std::string checkpoint_index_text(const CheckpointIndex& index) {
   }
   text.resize(text.size() - 2);  // "\n}"
   return text + end_for(crc32_of(text.data(), text.size()));
+}
+
+std::optional<std::map<std::string, std::string>> parse_weight_map(std::string_view text,
+                                                                   const std::string& where) {
+  const Reader reader(where);
+  const Json json = reader.parse(text);
+  if (!json.is_object()) reader.fail("is no object");
+  if (json.contains("troupe")) return std::nullopt;
+  std::map<std::string, std::string> out;
+  for (const auto& [name, file] : reader.object(json, "weight_map").items()) {
+    if (!file.is_string()) reader.fail(fmt::format("\"weight_map\" has no file for {}", in_quotes(name, 80)));
+    check_plain(file.get<std::string>(), reader);
+    out.emplace(name, file.get<std::string>());
+  }
+  return out;
 }
 
 CheckpointIndex parse_checkpoint_index(std::string_view text, const std::string& where) {

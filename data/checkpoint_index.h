@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,5 +36,10 @@ std::string checkpoint_index_text(const CheckpointIndex& index);
 /// `invalid`, starting with `where`, for anything else than a whole text that checkpoint_index_text() gives:
 /// bytes that have changed, names that lead out of the folder, names that are there twice.
 CheckpointIndex parse_checkpoint_index(std::string_view text, const std::string& where);
+
+/// The weight_map of another program's index: in which file each tensor is. None for one that Troupe wrote.
+/// `invalid`, starting with `where`, as above.
+std::optional<std::map<std::string, std::string>> parse_weight_map(std::string_view text,
+                                                                   const std::string& where);
 
 }  // namespace troupe::datasets

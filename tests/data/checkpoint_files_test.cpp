@@ -396,9 +396,85 @@ TEST_CASE("a tensor that two files hold, and that is in no pieces, is refused", 
              Contains("is to have a plain name"));
 }
 
+TEST_CASE("a folder as other programs write it is read by its index, or without one by its files",
+          "[data][checkpoint]") {
+  Folder dir;
+  const fs::path folder = dir.path / "model";
+  fs::create_directories(folder);
+  const std::string first = "model-00001-of-00002.safetensors", second = "model-00002-of-00002.safetensors";
+  const Tensor w = tensor({{1, 2}, {3, 4}}, float32), b = tensor({5, 6}, float32);
+  write_safetensors((folder / first).string(), {{"fc.weight", w}, {"unused", b}}, {{"format", "pt"}});
+  write_safetensors((folder / second).string(), {{"fc.bias", b}}, {{"format", "pt"}});
+  const auto index = [&](const nlohmann::json& weights) {
+    write_over(folder / "model.safetensors.index.json",
+               nlohmann::json{{"metadata", {{"total_size", 24}}}, {"weight_map", weights}}.dump(2));
+  };
+  const auto text = [&] { return invalid_text([&] { read_safetensors_folder(folder.string()); }); };
+  index({{"fc.weight", first}, {"fc.bias", second}});
+  auto read = read_safetensors_folder(folder.string());
+  CHECK(read.size() == 2);
+  CHECK(bit_equal(read.at("fc.weight"), w));
+  CHECK(bit_equal(read.at("fc.bias"), b));
+  index({{"fc.weight", second}});
+  CHECK_THAT(text(),
+             Contains(second + ": has no tensor \"fc.weight\", and model.safetensors.index.json says"));
+  index({{"fc.weight", "../" + first}});
+  CHECK_THAT(text(), Contains("names the file \"../" + first + "\", expected a plain name"));
+  index({{"fc.weight", 3}});
+  CHECK_THAT(text(), Contains("\"weight_map\" has no file for \"fc.weight\""));
+  index({{"fc.weight", "model-3.safetensors"}});
+  CHECK_THAT(text(), Contains("model-3.safetensors: no such file"));
+  write_over(folder / "model.safetensors.index.json", "{\"weight_map\": {]}");
+  CHECK_THAT(text(), Contains("is no JSON at byte 16"));
+
+  fs::remove(folder / "model.safetensors.index.json");
+  CHECK(read_safetensors_folder(folder.string()).size() == 3);
+  write_safetensors((folder / "other.safetensors").string(), {{"fc.bias", b}});
+  CHECK_THAT(text(), Contains("other.safetensors: has \"fc.bias\", as " + second + " has"));
+  fs::remove_all(folder);
+  CHECK_THAT(text(), Contains("cannot be listed"));
+  fs::create_directories(folder);
+  CHECK_THAT(text(), Contains("has no *.safetensors and no model.safetensors.index.json"));
+  for (const int64_t row : {0, 1})  // as PyTorch's ranks write them
+    write_checkpoint_file(
+        folder.string(), fmt::format("shard-0000{}-model-00001-of-00001.safetensors", row + 1),
+        {{"fc.weight", w.alias({1, 2}, {2, 1}, row * 2)}}, true, {{"fc.weight", Shape{row, 0}}});
+  CHECK(bit_equal(read_safetensors_folder(folder.string()).at("fc.weight"), w));
+
+  const CheckpointFolder ours((dir.path / "run").string());
+  CHECK(read_safetensors_folder(commit_step(ours, 4)).size() == 2);  // the model's, verified
+}
+
+TEST_CASE("Troupe reads folders that PyTorch's distributed checkpoints wrote", "[data][checkpoint]") {
+  testing::Process probe(
+      {"/usr/bin/env", "python3", "-c",
+       "import safetensors, torch.distributed.checkpoint as c; c.HuggingFaceStorageWriter"});
+  if (probe.exit_code() != 0)
+    return testing::skip_test("this python3 has no safetensors, or no torch that writes them");
+  Folder dir;
+  testing::Process python({"/usr/bin/env", "python3",
+                           std::string(testing::kSourceFolder) + "/tests/data/torch_writes.py",
+                           dir.path.string()});
+  const int code = python.exit_code();
+  INFO(python.output << python.errors);
+  REQUIRE(code == 0);
+  for (const char* kind : {"whole", "sharded"}) {
+    INFO(kind);
+    const auto read = read_safetensors_folder((dir.path / kind).string());
+    CHECK(read.size() == 2);
+    CHECK(read.at("net.weight").shape() == Shape{6, 4});
+    for (int i = 0; i < 24; ++i)
+      REQUIRE(read.at("net.weight").to_vector<float>()[static_cast<size_t>(i)] == float(i));
+    CHECK(read.at("head").to_vector<double>() == std::vector<double>{1.5, -2});
+  }
+}
+
 TEST_CASE("PyTorch reads the folder of a checkpoint, and puts its pieces together", "[data][checkpoint]") {
-  testing::Process probe({"/usr/bin/env", "python3", "-c", "import torch, safetensors"});
-  if (probe.exit_code() != 0) return testing::skip_test("this python3 has no torch and safetensors");
+  testing::Process probe(
+      {"/usr/bin/env", "python3", "-c",
+       "import safetensors, torch.distributed.checkpoint as c; c.HuggingFaceStorageWriter"});
+  if (probe.exit_code() != 0)
+    return testing::skip_test("this python3 has no safetensors, or no torch that writes them");
   Folder dir;
   const CheckpointFolder all((dir.path / "run").string());
   const std::string folder = all.begin(1);

@@ -305,6 +305,22 @@ TEST_CASE("a program without a cluster, and a training's curves, go on with the 
   CHECK(run({(folder.path / "run").string(), true, 4, 2}, -1) == whole);
 }
 
+TEST_CASE("a checkpoint that is not as it was written is refused, and the newest that is gets a name") {
+  namespace fs = std::filesystem;
+  const testing::Folder folder;
+  const Checkpoints run{(folder.path / "run").string(), true, 3, 2};
+  (void)job_run(run);
+  const auto steps = datasets::committed_steps(run.dir);
+  REQUIRE(steps.size() == 2);
+  for (const auto& file : fs::directory_iterator(datasets::checkpoint_path(run.dir, steps.back())))
+    if (file.path().string().ends_with("w1.model.safetensors")) fs::resize_file(file.path(), 100);
+  const Error e = error_of([&] { (void)job_run(run); });
+  CHECK_THAT(e.what(), Contains("the checkpoint of step " + std::to_string(steps.back())) &&
+                           Contains("w1.model.safetensors: has 100 bytes") &&
+                           Contains("the newest other checkpoint, of step " + std::to_string(steps.front()) +
+                                    ", is whole"));
+}
+
 TEST_CASE("a job whose last step cannot be saved does not end well") {
   namespace fs = std::filesystem;
   const testing::Folder folder;
