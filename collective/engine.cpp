@@ -110,6 +110,7 @@ void GroupEngine::install(actors::Worker& worker) {
     m["device_transfers_received_sent"] = transfers.received;
     m["device_transfer_bytes_sent"] = transfers.sent_bytes;
     m["device_transfer_bytes_received_sent"] = transfers.received_bytes;
+    m["collective_bytes_sent"] = e->sent_bytes();
     m["group_mail"] = static_cast<int64_t>(e->mailbox_.size());
   });
 }
@@ -420,6 +421,7 @@ void GroupEngine::do_work(Operations::Work& work, Run& run) {
   for (const Send& s : work.sends) {
     Tensors& elements = read[s.range];
     if (elements.empty()) elements = run.request.elements.parts(s.range);
+    for (const Tensor& t : elements) sent_bytes_ += static_cast<int64_t>(t.nbytes());
     const RankAddress to{work.id.group, s.to, work.id.rank, work.id.tag, work.id.use};
     const auto failed = kPart.tell(worker_, run.call->members[s.to].worker, to,
                                    to_wire(run.request.signature), work.chunk, s.slot, elements);

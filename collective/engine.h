@@ -77,6 +77,8 @@ class GroupEngine final : public actors::Extension {
   /// The operation of that tag, which is of a single use, fails on all members, whether they have called it
   /// or not.
   void give_up(const Group& group, const std::string& tag, const Error& why);
+  /// What parts of operations have been sent as messages, to others.
+  int64_t sent_bytes() const { return sent_bytes_; }
   /// The group is used no more here: operations that go on are cancelled, on all ranks.
   void forget(const Group& group);
 
@@ -157,6 +159,7 @@ class GroupEngine final : public actors::Extension {
   Mutex queue_mutex_;
   std::deque<Out> queue_ TROUPE_GUARDED_BY(queue_mutex_);
   bool performs_ TROUPE_GUARDED_BY(queue_mutex_) = false;
+  std::atomic<int64_t> sent_bytes_{0};
   actors::JobQueue fetches_;  // last: its jobs use the others
 };
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <set>
 
+#include "core/base/readable_bytes.h"
 #include "core/graph/node.h"
 #include "core/tensor/creation.h"
 
@@ -18,17 +19,6 @@ std::string grouped(int64_t n) {
   for (int64_t at = static_cast<int64_t>(text.size()) - 3; at > 0; at -= 3)
     text.insert(static_cast<size_t>(at), ",");
   return text;
-}
-
-std::string readable(int64_t bytes) {
-  if (bytes < 1024) return fmt::format("{} B", bytes);
-  double size = static_cast<double>(bytes);
-  const char* unit = "";
-  for (const char* u : {"KiB", "MiB", "GiB", "TiB"}) {
-    if (size < 1024) break;
-    size /= 1024, unit = u;
-  }
-  return fmt::format("{:.1f} {}", size, unit);
 }
 
 using Shapes = std::map<const Module*, Shape>;
@@ -77,7 +67,7 @@ struct SummaryTable {
       if (r == 0) out += std::string(line.size() - 1, '-') + "\n";
     }
     return out + fmt::format("{} parameters ({} trained), {} elements of buffers, {}\n", grouped(parameters),
-                             grouped(trained), grouped(buffers), readable(bytes));
+                             grouped(trained), grouped(buffers), readable_bytes(bytes));
   }
 };
 

@@ -18,6 +18,7 @@ for epoch = 1, epochs do
   local right = ops.argmax(net(test.x), 1):eq(test.y):to("float32"):mean():item()
   print(string.format("epoch %d of %d, loss %.4f, test accuracy %.4f, by %d replicas", epoch, epochs, losses[#losses], right, #net))
 end
+print(net:report())
 local whole = net:state_dict()  -- what a file would have
 local mine = net:replicas()[1]:state_dict()
 print(string.format("the first layer has %d weights, %d of them in the first replica", whole["0.weight"]:numel(), mine["0.weight"]:numel()))

@@ -112,6 +112,16 @@ Future<StateDict> AnyDataParallel::state_dict() const {
   });
 }
 
+Future<ReplicasReport> AnyDataParallel::report() const {
+  return ready_.then([shared = shared_] {
+    std::vector<Future<ReplicaBytes>> asked;
+    for (const AnyRef& r : shared->replicas) asked.push_back(kBytes.ask(r, shared->key));
+    return all(asked).then([shard = shared->shard](const std::vector<ReplicaBytes>& answers) {
+      return ReplicasReport{shard, answers};
+    });
+  });
+}
+
 Future<void> AnyDataParallel::load_state_dict(const StateDict& state) const {
   return ready_.then([shared = shared_, state] {
     return tell_all(shared->replicas,

@@ -1,5 +1,6 @@
 #include "parallel/data/replica.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <vector>
@@ -7,12 +8,15 @@
 #include "actors/cell/actor_cell.h"
 #include "autograd/distributed/optim/held_module.h"
 #include "autograd/distributed/optim/optimizer_messages.h"
+#include "autograd/distributed/optim/parameter_pieces.h"
+#include "collective/engine.h"
 #include "core/base/generator.h"
 #include "core/base/seed_stream.h"
 #include "core/graph/copy_on_write.h"
 #include "core/graph/node.h"
 #include "core/tensor/creation.h"
 #include "ops/ops.h"
+#include "optim/optimizer.h"
 #include "parallel/data/reducer_names.h"
 #include "parallel/sharded/cut_parts.h"
 #include "parallel/tensor/placement.h"
@@ -25,6 +29,13 @@ struct Joined {
   GradientReducer reducer;
   Tensors buffers;
   CutParts parts = {};
+  bool divides = false;     // Shard::none does not
+  int64_t sent_before = 0;  // by the worker, when the last step began
+
+  static int64_t sent() {
+    auto& worker = internal::actors::current_cell()->host().worker;
+    return internal::collective::GroupEngine::of(worker).sent_bytes();
+  }
 };
 
 constexpr std::string_view kReplica = "replica ";  // begins what is attached to the actor
@@ -119,6 +130,7 @@ Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
                                                     {order.group, parameters, options, std::move(reduced)},
                                                     order.buffers ? buffers : Tensors()});
   here->parts = parts;
+  here->divides = shard != Shard::none;
   tp::count_copies_anew();
   internal::actors::current_cell()->attachments()[attachment(order.key)] = here;
   if (order.group.rank() > 0 && shard == Shard::none)
@@ -140,16 +152,51 @@ Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
 }
 
 // Without elements: it counts for nothing wherever it is put.
-Tensor give_anchor(const std::string& key) { return joined(key)->reducer.anchor().slice(0, 0, 0); }
+Tensor give_anchor(const std::string& key) {
+  const auto here = joined(key);
+  if (!here->divides && here->buffers.empty()) here->sent_before = Joined::sent();
+  return here->reducer.anchor().slice(0, 0, 0);
+}
 
 Task<void> take_buffers(std::string key, uint64_t number) {
   const auto here = joined(key);
   const Future<void> gathered = here->reducer.gathered();
   co_await gathered;
+  here->sent_before = Joined::sent();
   if (here->buffers.empty()) co_return;
   const auto taking = take_from_first(here->group, here->buffers,
                                       here->reducer.name() + "/buffers " + std::to_string(number));
   co_await taking;
+}
+
+ReplicaBytes bytes(Actor& actor, const std::string& key) {
+  const auto here = joined(key);
+  const auto cell = internal::actors::current_cell();
+  ReplicaBytes out{.actor = cell->label(), .sent = Joined::sent() - here->sent_before};
+  std::vector<const TensorImpl*> counted;
+  for (const auto& some : optim::pieces_here())
+    for (const auto& p : some->pieces()) {
+      const Tensor& whole = p.whole;
+      const auto size = p.shape.numel() * static_cast<int64_t>(item_size(whole.dtype()));
+      const int64_t piece = p.piece.defined() ? static_cast<int64_t>(p.piece.nbytes()) : 0;
+      const bool in_part = some->word() == std::string_view(word(Shard::all));
+      out.whole += size;
+      out.parameters += in_part ? piece : size;
+      out.gradients += some->whole_gradients() ? size : piece;
+      if (in_part) out.in_parts += size;
+      counted.push_back(in_part ? p.piece.defined() ? p.piece.impl() : nullptr : whole.impl());
+    }
+  for (const Tensor& p : actor.parameters()) {
+    if (std::ranges::find(counted, p.impl()) != counted.end()) continue;
+    const auto size = static_cast<int64_t>(p.nbytes());
+    out.whole += size, out.parameters += size;
+    if (p.requires_grad()) out.gradients += size;
+  }
+  for (const Stateful* s : Stateful::made_by(cell.get()))
+    if (dynamic_cast<const optim::Optimizer*>(s))
+      for (const auto& [name, t] : s->state())
+        if (t.dim() > 0) out.state += static_cast<int64_t>(t.nbytes());
+  return out;
 }
 
 Task<StateDict> state_dict(Actor& actor, std::string key, uint64_t number) {
@@ -190,6 +237,7 @@ void install_replicas(internal::actors::Worker& worker) {
   serve<kAnchor, give_anchor>(worker);
   serve<kBuffers, take_buffers>(worker);
   serve<kAccumulate, set_accumulating>(worker);
+  serve<kBytes, bytes>(worker);
   serve<kState, state_dict>(worker);
   serve<kLoadState, load_state_dict>(worker);
   serve<kLeave, leave_replicas>(worker);

@@ -111,6 +111,7 @@ TEST_CASE("in the shell replicas divide a model, and its state goes from one sha
       b:step(step)
       assert(math.abs(p:item() - q:item()) < 1e-5)
     end
+    assert(net:report():find("^3 replicas with Shard::all of a model of 104 B"), net:report())
     local one = data_parallel(nn.linear(3, 2), {shard = "all"})  -- a module that is one part
     assert(one(x):get().shape[1] == 7)
     assert(one:state_dict().weight:numel() == 6)

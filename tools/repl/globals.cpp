@@ -184,6 +184,8 @@ constexpr HelpEntry kMethods[] = {
      "Passes of the context leave their gradients with the replicas until it is closed; the next one sums "
      "them as well. Write local later <close> = n:accumulate()."},
     {"replicas:replicas", "n:replicas() -> list", "The actors."},
+    {"replicas:report", "n:report() -> text",
+     "What each replica keeps in how many bytes, and sent in the last step, beside what formulas say."},
     {"replicas:state_dict", "n:state_dict() -> table",
      "Parameters and buffers by name, whole whatever replicas divide."},
     {"replicas:load_state_dict", "n:load_state_dict(table)", "All replicas take them."},

@@ -116,6 +116,10 @@ int replicas_load_state(lua_State* L) {
   of(L).session().get(net->load_state_dict(state_at(L, 2, "net:load_state_dict(state)")));
   return 0;
 }
+int replicas_report(lua_State* L) {
+  push(L, std::string_view(of(L).session().get(get<ReplicasObject>(L, 1)->report()).str()));
+  return 1;
+}
 int replicas_length(lua_State* L) {
   lua_pushinteger(L, static_cast<lua_Integer>(get<ReplicasObject>(L, 1)->size()));
   return 1;
@@ -156,6 +160,7 @@ void open_replicas(lua_State* L) {
                                 {"rows", guarded<replicas_rows>},
                                 {"accumulate", guarded<replicas_accumulate>},
                                 {"replicas", guarded<list_replicas>},
+                                {"report", guarded<replicas_report>},
                                 {"state_dict", guarded<replicas_state>},
                                 {"load_state_dict", guarded<replicas_load_state>},
                                 {"__call", guarded<replicas_forward>},

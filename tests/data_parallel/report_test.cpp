@@ -1,0 +1,106 @@
+// What replicas report of themselves, on the simulated network.
+#include <catch2/catch.hpp>
+#include <deque>
+#include <optional>
+
+#include "autograd/distributed/optim/distributed_optimizer.h"
+#include "tests/support/sim_cluster.h"
+#include "troupe/replicas.h"
+
+using namespace troupe;
+using namespace troupe::parallel;
+using Catch::Contains;
+using testing::SimCluster;
+
+namespace {
+
+struct ReportNet : nn::Module {
+  ReportNet() {
+    for (int i = 0; i < 4; ++i) layers.emplace_back(512, 512, false);
+  }
+  Task<Tensor> operator()(Tensor x) {
+    for (auto& l : layers) {
+      x = co_await l(x);
+      x = ops::tanh(x);
+    }
+    co_return x;
+  }
+  void members(nn::Members& m) override {
+    for (size_t i = 0; i < layers.size(); ++i) m(std::to_string(i), layers[i]);
+  }
+  std::deque<Sharded<nn::Linear>> layers;
+};
+struct ReportActor : nn::ModuleActor<ReportNet> {
+  Task<Tensor> loss(Tensor x) {
+    const Tensor out = co_await net(x);
+    co_return ops::mean(out * out);
+  }
+  static constexpr auto remote = methods<&ReportActor::loss>;
+};
+
+struct ReportWorld {
+  SimCluster cluster;
+  std::optional<DataParallel<ReportActor>> net;
+  std::optional<optim::Distributed<optim::Adam>> optimizer;
+  ReportWorld(size_t n, Shard shard) : cluster(1, int(n) + 1, hosting<ReportActor>()) {
+    std::vector<RRef<ReportActor>> all;
+    for (size_t r = 0; r < n; ++r) all.push_back(cluster.spawn<ReportActor>(0, r + 1));
+    net.emplace(all, DataParallelOptions{.shard = shard});
+    cluster.await(net->ready()).value();
+    optimizer.emplace(*net, optim::AdamOptions{.lr = 1e-3});
+  }
+  ~ReportWorld() {
+    optimizer.reset(), net.reset();
+    cluster.settle();
+  }
+  void step() {
+    autograd::Context context(cluster.worker(0));
+    const Tensor loss = cluster
+                            .await(net->mean<&ReportActor::loss>(
+                                split(ops::sin(arange(8 * 512).to(float32)).reshape({8, 512}))))
+                            .value();
+    cluster.await(context.backward_async(loss)).value();
+    cluster.await(optimizer->step_async(context)).value();
+  }
+  double network(size_t from) {
+    uint64_t bytes = 0;
+    for (size_t to = 1; to <= net->size(); ++to)
+      bytes += cluster.network().counters("w" + std::to_string(from), "w" + std::to_string(to)).bytes;
+    return double(bytes);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("what replicas report of themselves is what formulas say, and what the network has seen") {
+  const size_t n = GENERATE(2, 4);
+  struct Formula {
+    Shard shard;
+    double parameters, gradients, state, sent;  // of all parameters
+  };
+  const double piece = 1 / double(n), others = 1 - piece, all = 4 * 4 * 512 * 512;
+  for (const Formula& f :
+       {Formula{Shard::none, 1, 1, 2, 2}, Formula{Shard::state, 1, 1, 2 * piece, 3},
+        Formula{Shard::gradients, 1, piece, 2 * piece, 2}, Formula{Shard::all, piece, piece, 2 * piece, 3}}) {
+    INFO(word(f.shard) << " on " << n);
+    ReportWorld world(n, f.shard);
+    world.step();
+    std::vector<double> before;
+    for (size_t r = 1; r <= n; ++r) before.push_back(world.network(r));
+    world.step();
+    const ReplicasReport report = world.cluster.await(world.net->report()).value();
+    REQUIRE(report.replicas.size() == n);
+    for (size_t r = 0; r < n; ++r) {
+      CHECK(report.replicas[r].whole == int64_t(all));
+      for (const ReplicaBytes& b : {report.replicas[r], report.expected(r)}) {
+        CHECK(double(b.parameters) == Approx(f.parameters * all).epsilon(0.001));
+        CHECK(double(b.gradients) == Approx(f.gradients * all).epsilon(0.001));
+        CHECK(double(b.state) == Approx(f.state * all).epsilon(0.001));
+        CHECK(double(b.sent) == Approx(f.sent * others * all).epsilon(0.02));
+      }
+      CHECK(double(report.replicas[r].sent) == Approx(world.network(r + 1) - before[r]).epsilon(0.02));
+      CHECK_THAT(report.str(), Contains(report.replicas[r].actor));
+    }
+    CHECK_THAT(report.str(), Contains("of a model of 4.0 MiB") && Contains("by formula"));
+  }
+}
