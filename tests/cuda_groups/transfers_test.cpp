@@ -10,6 +10,7 @@
 #include "tests/support/seeds.h"
 #include "troupe/troupe.h"
 #ifdef TROUPE_CUDA_SIM
+#include "tests/cuda_groups/death.h"
 #include "tests/support/sim_cuda/nccl_sim.h"
 #include "tests/support/sim_cuda/sim.h"
 #endif
@@ -93,16 +94,6 @@ struct Workers {
     return eventually([&] {
       return sum("device_collectives") == 0 && sum("device_turns") == 0 && sum("parked_packets") == 0;
     });
-  }
-  // The last one dies. `noticed`: NCCL tells the others that it has.
-  void kill_last(bool noticed) {
-    const size_t last = living.size() - 1;
-    sim_cuda::kill_gpu(static_cast<int>(last), noticed);
-    const auto all = cluster->workers_here();
-    for (size_t i = 0; i < last; ++i)
-      all[i]->lose(static_cast<WorkerId>(last), Error(ErrorKind::disconnected, "it was killed"));
-    all[last]->disconnect();
-    living.pop_back();
   }
   std::unique_ptr<Cluster> cluster;
   std::vector<std::string> living;
@@ -261,14 +252,15 @@ TEST_CASE("a tensor for which the receiver's GPU has no memory is an error of it
   CHECK(w.nothing_is_left());
 }
 
-// By hand: simulated GPUs say in some orders that a copy reads what the dead worker has freed, and whether it
-// does is not known.
+// By hand: a worker that ends in this process still speaks for a moment, and at times the others hear its own
+// error in place of its loss.
 TEST_CASE("a worker that dies while tensors go from GPU to GPU is named, and the others work on",
           "[.][deaths]") {
   if (!needs_gpus(3)) return;
   const NoGradGuard off;
   for (uint64_t seed = 1; seed <= seeds(50); ++seed) {
     INFO("seed " << seed);
+    const auto how = static_cast<Death>(seed % 3);
     sim_cuda::schedule_by_seed(seed);
     {
       Workers w(3);
@@ -282,16 +274,13 @@ TEST_CASE("a worker that dies while tensors go from GPU to GPU is named, and the
             {from, to,
              w.peers[from].call<&Peer::talk>(w.peers[to], "cuda:" + std::to_string(from), int64_t{15})});
       };
-      const auto launches = [] { return sim_cuda::nccl_counters().launches; };
-      const uint64_t end = launches() + 4 * seed;
       for (size_t from = 0; from < 3; ++from)
         for (size_t to = 0; to < 3; ++to)
           if (from != to) talk(from, to);
-      REQUIRE(eventually([&] {
-        return launches() >= end ||
-               std::ranges::all_of(talks, [](const Talk& t) { return t.sum.is_ready(); });
-      }));
-      w.kill_last(seed % 2);
+      end_last_worker(*w.cluster, 1 + seed * 37 % 800, how, [&] {
+        return std::ranges::all_of(talks, [](const Talk& t) { return t.sum.is_ready(); });
+      });
+      w.living.pop_back();
       talk(0, 1);
       talk(1, 0);
       for (const Talk& t : talks) {
@@ -304,8 +293,9 @@ TEST_CASE("a worker that dies while tensors go from GPU to GPU is named, and the
         try {
           sum = t.sum.get();
         } catch (const Error& e) {
-          CHECK(e.kind() == ErrorKind::disconnected);
-          CHECK(e.worker() == "w2");
+          INFO(e.what());
+          const bool says_so = t.from == 2 && e.kind() == ErrorKind::cancelled;  // that it ends
+          CHECK((says_so || is_of_death(e, how, "w2")));
         }
         CHECK(sum == 105.0);
       }

@@ -41,6 +41,7 @@ bool is_made(ncclComm& c) {
     for (size_t k = 0; k < i; ++k)
       if (ranks[i]->device == ranks[k]->device) c.clique->failed = true;
   c.ready = true;
+  ++state().counters.events;
   if (c.clique->failed) c.error = ncclInvalidUsage;  // "Duplicate GPU detected"
   return true;
 }
@@ -60,6 +61,7 @@ void put_on_stream(Machine& m, const std::shared_ptr<Launch>& l) {
   l->stream = s;
   state().launches[l->device].push_back(l.get());
   l->number = ++state().counters.launches;
+  ++state().counters.events;
   std::string name = name_of(l->operations.front().kind);
   if (l->operations.size() > 1) name = "a group of " + std::to_string(l->operations.size()) + " of NCCL";
   sim_cuda::Task task{name, nullptr};
@@ -70,7 +72,7 @@ void put_on_stream(Machine& m, const std::shared_ptr<Launch>& l) {
 // Puts on their streams what can be; whether nothing is left.
 bool issue(Machine& m, ncclComm& c) {
   while (!c.issuing.empty()) {
-    if (!is_connected(*c.issuing.front())) return false;
+    if (c.dead || !is_connected(*c.issuing.front())) return false;
     const auto l = c.issuing.front();
     c.issuing.erase(c.issuing.begin());
     put_on_stream(m, l);
@@ -119,6 +121,7 @@ ncclResult_t enqueue(Operation o, ncclComm_t c, cudaStream_t handle) {
     std::lock_guard lock(m.mutex);
     if (m.sticky != cudaSuccess) return refuse(ncclUnhandledCudaError, m.fault);
     if (!c || !state().comms.contains(c)) return refuse(ncclInvalidArgument, "no such communicator");
+    kill_whose_time_has_come(m);
     check_thread(m, c->device, name_of(o.kind));
     if (c->aborted || c->finalized) return refuse(ncclInvalidArgument, "a communicator that was ended");
     if (!c->ready || !c->issuing.empty())
@@ -224,6 +227,8 @@ ncclResult_t ncclGetVersion(int* version) {
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   Machine& m = Machine::get();
   std::lock_guard lock(m.mutex);
+  ++state().counters.events;
+  kill_whose_time_has_come(m);
   std::memset(id, 0, sizeof *id);
   std::snprintf(id->internal, sizeof id->internal, "simulated %llu",
                 static_cast<unsigned long long>(++state().ids));
@@ -238,6 +243,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* out, int n, ncclUniqueId id, int
   {
     std::lock_guard lock(m.mutex);
     if (m.memories.empty()) return refuse(ncclUnhandledCudaError, "no CUDA-capable device");
+    kill_whose_time_has_come(m);
     if (config && config->magic != 0xcafebeef)
       return refuse(ncclInvalidArgument, "a config without its initializer");
     if (n < 1 || rank < 0 || rank >= n) return refuse(ncclInvalidArgument, "a rank that is none");
@@ -252,6 +258,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* out, int n, ncclUniqueId id, int
     c = new ncclComm;
     c->clique = found->second;
     c->rank = rank, c->device = device;
+    c->dead = state().dead.contains(device);
     c->blocking = !config || config->blocking != 0;
     c->sends.resize(static_cast<size_t>(n)), c->receives.resize(static_cast<size_t>(n));
     const auto& running = state().launches[device];
@@ -259,6 +266,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* out, int n, ncclUniqueId id, int
     q.ranks[static_cast<size_t>(rank)] = c;
     state().comms.insert(c);
     ++state().counters.inits;
+    ++state().counters.events;
     group_inits.push_back(c);
     *out = c;
     m.changed.notify_all();
@@ -274,6 +282,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t* error) {
   Machine& m = Machine::get();
   std::lock_guard lock(m.mutex);
   if (!c || !state().comms.contains(c)) return refuse(ncclInvalidArgument, "no such communicator");
+  kill_whose_time_has_come(m);
   *error = c->error;
   if (c->revoked) {
     m.run_some();
@@ -467,16 +476,13 @@ void set_nccl_kernels_at_once(int count) {
 void kill_gpu(int device, bool noticed) {
   Machine& m = Machine::get();
   std::lock_guard lock(m.mutex);
-  for (auto& [handle, s] : m.streams)
-    if (s->device == device) s->tasks.clear();
-  state().launches[device].clear();
-  for (ncclComm* c : state().comms) {
-    if (c->device != device) continue;
-    c->dead = true;
-    for (ncclComm* other : c->clique->ranks)
-      if (noticed && other && other != c && other->error == ncclSuccess) other->error = ncclRemoteError;
-  }
-  m.changed.notify_all();
+  nccl::kill(m, device, noticed);
+}
+
+void kill_gpu_at(uint64_t event, int device, bool noticed) {
+  Machine& m = Machine::get();
+  std::lock_guard lock(m.mutex);
+  state().death = {event, device, noticed};
 }
 
 }  // namespace sim_cuda

@@ -40,6 +40,31 @@ void is_after(Operation& o, Operation& before) { o.launch->stream->clock.join(be
 
 }  // namespace
 
+void kill(Machine& m, int device, bool noticed) {
+  state().dead.insert(device);
+  ++state().counters.deaths;
+  for (auto& [handle, s] : m.streams) {
+    const auto kernel =
+        std::ranges::find_if(s->tasks, [](const sim_cuda::Task& t) { return t.meeting != nullptr; });
+    if (s->device == device) s->tasks.erase(kernel, s->tasks.end());
+  }
+  state().launches[device].clear();
+  for (ncclComm* c : state().comms) {
+    if (c->device != device) continue;
+    c->dead = true;
+    for (ncclComm* other : c->clique->ranks)
+      if (noticed && other && other != c && other->error == ncclSuccess) other->error = ncclRemoteError;
+  }
+  m.changed.notify_all();
+}
+
+// As a call begins: no task runs.
+void kill_whose_time_has_come(Machine& m) {
+  if (!state().death || state().counters.events < state().death->event) return;
+  const Death death = *std::exchange(state().death, {});
+  kill(m, death.device, death.noticed);
+}
+
 Launch::~Launch() {
   std::erase(state().launches[device], this);
   if (!comm || !state().comms.contains(comm)) return;
@@ -78,6 +103,7 @@ bool Launch::go() {
   if (!aborted) {
     if (!started) {
       started = true;
+      ++state().counters.events;
       return false;
     }
     for (Operation& o : operations)
@@ -144,6 +170,7 @@ std::byte* Launch::seen(const Operation& o, const void* p, size_t bytes, bool wr
 }
 
 void Launch::perform(Operation& o) {
+  ++state().counters.events;
   if (o.kind != Kind::send && o.kind != Kind::receive) return perform_collective();
   Operation& peer = *other_side(o, comm);
   Operation &from = o.kind == Kind::send ? o : peer, &to = o.kind == Kind::send ? peer : o;

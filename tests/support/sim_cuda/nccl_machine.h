@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -67,16 +68,27 @@ struct Clique {
 std::string text_of(const Operation& o);
 const char* name_of(Kind kind);
 
+struct Death {
+  uint64_t event;
+  int device;
+  bool noticed;
+};
+
 struct State {
   std::map<std::string, std::shared_ptr<Clique>> cliques;  // by their ids
   std::set<ncclComm*> comms;
   std::map<int, std::vector<Launch*>> launches;  // of devices, in their order; those that have not ended
   std::map<int, std::thread::id> threads;
+  std::set<int> dead;               // devices whose processes have ended
+  std::optional<Death> death = {};  // that is to come
   sim_cuda::NcclCounters counters;
   int at_once = 1;
   uint64_t ids = 0;
 };
 State& state();
+// See kill_gpu(); the other one as a call begins.
+void kill(Machine& m, int device, bool noticed);
+void kill_whose_time_has_come(Machine& m);
 
 // The operations of a group on one communicator and stream: one kernel. It starts when the device has room,
 // and ends when each of its operations has met those of the other ranks.

@@ -19,6 +19,10 @@ namespace sim_cuda {
 struct NcclCounters {
   uint64_t communicators = 0;  ///< that there are
   uint64_t inits = 0, aborts = 0, launches = 0, transfers = 0, collectives = 0;
+  uint64_t deaths = 0;  ///< of GPUs
+  /// Ids, communicators that a rank joins or that are made, kernels that are launched or begin, and what they
+  /// do.
+  uint64_t events = 0;
 };
 NcclCounters nccl_counters();
 /// Everything as at first: a test that ends a lock-up on purpose.
@@ -33,8 +37,12 @@ void set_patience(std::chrono::milliseconds patience);
 
 /// Kernels of NCCL that a device may run at once: 1 unless set. No program may need more.
 void set_nccl_kernels_at_once(int count);
-/// The process that has this device ends: its kernels vanish, and nothing of it comes any more. `noticed`:
-/// others' communicators with it get ncclRemoteError; else they wait, as NCCL does within a host.
+/// The process that has this device ends, until reset_nccl(): its kernels of NCCL vanish, and there it looks
+/// as if they never ended, those that come later as well. What else the device does goes on, so that nothing
+/// wrong comes from threads of that process, which is this one. `noticed`: others' communicators with it get
+/// ncclRemoteError; else they wait, as NCCL does within a host.
 void kill_gpu(int device, bool noticed);
+/// The same at the next call of NCCL after so many NcclCounters::events.
+void kill_gpu_at(uint64_t event, int device, bool noticed);
 
 }  // namespace sim_cuda
