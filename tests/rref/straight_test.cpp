@@ -186,7 +186,8 @@ TEST_CASE("a call with arguments of both kinds leaves at once, and is sent those
     // The error of either is that of the call, and ends the other unless somebody else wants it.
     const auto bad = s[1].call<&Stage::throws>(1);
     const auto f = s[3].call<&Stage::sum>(s[0].call<&Stage::waits>(3), bad);
-    CHECK(testing::error_of([&] { (void)five.get(f); }).what() == std::string(bad.peek()->error().what()));
+    const Error of_call = testing::error_of([&] { (void)five.get(f); });
+    CHECK(of_call.what() == std::string(bad.peek()->error().what()));
     five.nothing_left();
     const auto wanted = s[1].call<&Stage::waits>(4);
     const auto e = s[3].call<&Stage::sum>(s[0].call<&Stage::throws>(1), wanted);
