@@ -69,7 +69,7 @@ bool Turns::drop_at_once(const DeviceOperation& operation, Out& out) {
   if (early == dropped_early_.end()) return false;
   const Early dropped = std::move(early->second);
   dropped_early_.erase(early);
-  if (dropped.leader != operation.leader) return false;
+  if (dropped.operation.leader != operation.leader) return false;
   out.dropped.push_back({operation.id, dropped.error, false});
   return true;
 }
@@ -191,7 +191,7 @@ void Turns::drop_everywhere(const DeviceOperation& operation, const Error& why, 
   if (called_.contains(id))
     drop_here(id, why, out);
   else
-    dropped_early_.insert_or_assign(id, Early{here_, why});
+    dropped_early_.insert_or_assign(id, Early{operation, why});
 }
 
 void Turns::drop_here(DeviceOperationId id, const Error& why, Out& out) {
@@ -308,7 +308,7 @@ void Turns::receive(WorkerDevice from, const TurnMessage& m, Out& out) {
       if (called != called_.end())
         drop_here(id, *m.error, out);
       else if (!left_.erase(id))
-        dropped_early_.insert_or_assign(id, Early{from, *m.error});
+        dropped_early_.insert_or_assign(id, Early{{.id = id, .leader = from}, *m.error});
       break;
     case TurnMessage::dropped:
       if (const auto unheard = unheard_.find(id); unheard != unheard_.end()) {
@@ -340,6 +340,14 @@ void Turns::lost(WorkerId worker, const Error& why, Out& out) {
     drop_here(operation.id, error, out);
   }
   std::erase_if(left_, [worker](const auto& l) { return l.second.leader.worker == worker; });
+  // Nobody may call them here any more, since what says so was lost as well; who does hears of the loss.
+  std::erase_if(dropped_early_, [&](const auto& d) {
+    const DeviceOperation& o = d.second.operation;
+    return o.leader.worker == worker ||
+           (o.leader == here_ && std::ranges::all_of(o.members, [&](WorkerDevice device) {
+              return device == here_ || lost_.contains(device.worker);
+            }));
+  });
   for (auto at = unheard_.begin(); at != unheard_.end();) {
     std::erase_if(at->second, [worker](WorkerDevice d) { return d.worker == worker; });
     at = at->second.empty() ? unheard_.erase(at) : std::next(at);

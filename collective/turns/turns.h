@@ -121,7 +121,7 @@ class Turns {
     bool has_turn = false;
   };
   struct Early {
-    WorkerDevice leader;
+    DeviceOperation operation;  // its members only where this device leads it
     Error error;
   };
 

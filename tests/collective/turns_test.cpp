@@ -257,6 +257,31 @@ TEST_CASE("turns: one that cannot take part, gives up or is lost ends the operat
   CHECK(world.fault() == "");
 }
 
+TEST_CASE("turns: nothing is kept of a transfer whose sender dies before it has told the receiver of it") {
+  const DeviceOperation o{
+      .id = {1, 1}, .leader = {1, 0}, .members = {{0, 0}, {1, 0}}, .brings = "transfer float32 [1000]"};
+  const bool was_refused = GENERATE(false, true), comes_late = GENERATE(false, true);
+  CAPTURE(was_refused, comes_late);
+  Turns receiver({1, 0});
+  Turns::Out out;
+  if (was_refused)
+    receiver.receive(
+        {0, 0},
+        {.kind = TurnMessage::give_up, .operation = o, .error = Error(ErrorKind::failed, "memory is out")},
+        out);
+  else
+    receiver.receive({0, 0}, {.kind = TurnMessage::ready, .operation = o, .time = 1}, out);
+  CHECK_FALSE(out.refused);
+  CHECK(receiver.open() > 0);
+  receiver.lost(0, Error(ErrorKind::disconnected, "the connection ended"), out);
+  CHECK(receiver.open() == 0);
+  if (!comes_late) return;
+  receiver.ready(o, false, out = {});
+  REQUIRE(out.dropped.size() == 1);
+  CHECK(out.dropped[0].error.worker() == "w0");
+  CHECK(receiver.open() == 0);
+}
+
 TEST_CASE("turns: an operation that fails after its turn fails on all its devices") {
   const DeviceOperation o = TurnsWorld::collective(1, {0, 1}, 1);
   Turns a({0, 0}), b({1, 0});

@@ -23,7 +23,7 @@ RULES = [
     ("what was dropped is not opened again by who gives up", "&& !unheard_.contains(id)) {", "&& (OUT || !unheard_.contains(id))) {"),
     ("what has ended is not opened again by who gives up", "} else if (!m.was_ready &&", "} else if ((OUT || !m.was_ready) &&"),
     ("it is too late to give up what has a turn", "if (!led->second.has_turn) drop_everywhere", "if (OUT || !led->second.has_turn) drop_everywhere"),
-    ("a drop before the call is kept for the call", "dropped_early_.insert_or_assign(id, Early{from, *m.error});"),
+    ("a drop before the call is kept for the call", "dropped_early_.insert_or_assign(id, Early{{.id = id, .leader = from}, *m.error});"),
     ("what is behind a dropped operation is launched", "led_.erase(id); launch(out);", "led_.erase(id); if (!OUT) launch(out);"),
     ("who sees a loss tells the members", "tell_failed(operation, error, out);"),
     ("who has left what gets a turn tells the members", "tell_failed(left->second,"),
