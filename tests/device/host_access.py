@@ -25,6 +25,9 @@ MAY = {
     "ops/random.cpp": "values are drawn on the host",
     "parallel/data/compressed_gradients.cpp": "what is packed for the wire is on the host",
     "parallel/server/": "servers are on the CPU",
+    "troupe/owned_pieces.cpp": "files of checkpoints are read to the host",
+    "troupe/tensor_way.cpp": "says which way tensors of the CPU go, and touches none",
+    "troupe/ways_of_worker.cpp": "the same",
 }
 ACCESS = re.compile(r"\bdata<\w+>\(\)|[.>]bytes\(\)|storage(\(\))?->data\(\)|is_cpu\(\)")
 wrong, used = [], set()
