@@ -17,6 +17,7 @@
 #include <troupe/profile.h>
 #include <troupe/replicas.h>
 #include <troupe/server.h>
+#include <troupe/tensor_parallel.h>
 
 namespace docs {
 using namespace troupe;
