@@ -30,7 +30,7 @@ def last_step(witness):
 
 
 def held_up(job, progress, ranks, count, rng):
-    """Seconds of each kill; progress() is the newest step, ranks() {rank: pid}. What each took is said on standard error."""
+    """The seconds of each kill, which standard error has too; progress() is the newest step, ranks() {rank: pid}."""
     def await_step(step, pause):
         start = time.monotonic()
         while progress() < step:

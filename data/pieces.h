@@ -19,7 +19,7 @@ struct Piece {
 /// `invalid`, starting with `where`, unless there is a number from 0 for each dimension of the piece.
 void check_offsets(const std::string& where, const std::string& name, const Shape& piece,
                    const Shape& offsets);
-/// What the header of a file says of its pieces; and the other way round.
+/// A file's header says where its pieces lie: read from its metadata, and written to them.
 PieceOffsets pieces_in(const std::map<std::string, std::string>& metadata, const std::string& where);
 std::map<std::string, std::string> metadata_of(const PieceOffsets& pieces);
 

@@ -105,7 +105,7 @@ class Listener {
   virtual std::string address() const = 0;
 };
 
-/// What the connections of a transport are made of.
+/// The medium of a connection.
 enum class Carrier : uint8_t { memory, unix_socket, tcp, tls };
 
 /// A connection to a peer, as it is now: what takes the bytes of tensors there.

@@ -10,6 +10,7 @@
 #include "collective/device_request.h"
 #include "collective/nccl/why_not.h"
 #include "collective/schedule/choice.h"
+#include "core/base/text_table.h"
 #include "troupe/ways_of_worker.h"
 
 namespace troupe {
@@ -124,20 +125,6 @@ std::vector<GroupWay> ways_of_groups(const std::vector<Asked>& all) {
 
 using Row = std::vector<std::string>;
 
-// Columns as wide as what they hold; the last is as long as it is.
-std::string table(const std::vector<Row>& rows) {
-  std::vector<size_t> widths(rows[0].size());
-  for (const Row& r : rows)
-    for (size_t i = 0; i < r.size(); ++i) widths[i] = std::max(widths[i], r[i].size());
-  std::string text;
-  for (const Row& r : rows) {
-    std::string line;
-    for (size_t i = 0; i < r.size(); ++i) line += fmt::format("{:{}}  ", r[i], widths[i]);
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
-  return text;
-}
-
 std::string from_text(int64_t bytes) {
   return bytes > 1 ? collective::size_text(static_cast<size_t>(bytes)) : std::string("any");
 }
@@ -174,7 +161,7 @@ Ways ways_of_all(actors::Worker& driver) {
 }  // namespace internal
 
 std::string Ways::print() const {
-  using internal::from_text, internal::pairs_text, internal::table, internal::Row;
+  using internal::from_text, internal::pairs_text, internal::text_table, internal::Row;
   if (tensors.empty()) return "there is one worker: its tensors stay where they are\n";
   std::vector<std::pair<TensorWay, std::vector<std::pair<std::string, std::string>>>> kinds;
   for (const TensorWay& w : tensors) {
@@ -188,13 +175,13 @@ std::string Ways::print() const {
   for (const auto& [w, pairs] : kinds)
     for (const std::string& who : pairs_text(pairs))
       rows.push_back({who, w.from_device, w.to_device, w.way, from_text(w.at_least), w.below, w.why});
-  std::string text = "Tensors in messages:\n" + table(rows);
+  std::string text = "Tensors in messages:\n" + text_table(rows);
   if (groups.empty()) return text;
   rows = {{"operation", "devices", "way", "from", "why"}};
   for (const GroupWay& w : groups)
     rows.push_back(
         {w.operation.empty() ? "all" : w.operation, w.devices, w.way, from_text(w.at_least), w.why});
-  return text + "\nOperations of a group of all workers:\n" + table(rows);
+  return text + "\nOperations of a group of all workers:\n" + text_table(rows);
 }
 
 }  // namespace troupe

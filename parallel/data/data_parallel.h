@@ -65,7 +65,7 @@ class AnyDataParallel {
   /// Parameters and buffers by name, whole whatever replicas divide among them; copies, on the CPU: for a
   /// file, or for replicas of another number and shard.
   Future<StateDict> state_dict() const;
-  /// What each replica keeps, and sent in the last step, beside what formulas say; str() is a table.
+  /// The bytes that each replica keeps and sent in the last step, beside the formulas; str() is a table.
   Future<ReplicasReport> report() const;
   /// All replicas take these. `invalid`, naming what differs, if names or shapes do not fit.
   Future<void> load_state_dict(const StateDict& state) const;

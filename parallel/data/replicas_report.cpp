@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
-
 #include "core/base/readable_bytes.h"
+#include "core/base/text_table.h"
 
 namespace troupe::parallel {
 
@@ -28,25 +26,16 @@ ReplicaBytes ReplicasReport::expected(size_t r) const {
 }
 
 std::string ReplicasReport::str() const {
-  using Row = std::array<std::string, 5>;
-  std::vector<Row> rows{{"", "parameters", "gradients", "optimizer", "sent in a step"}};
+  std::vector<std::vector<std::string>> rows{{"", "parameters", "gradients", "optimizer", "sent in a step"}};
   const auto row = [&](const std::string& name, const ReplicaBytes& b) {
     rows.push_back({name, readable_bytes(b.parameters), readable_bytes(b.gradients), readable_bytes(b.state),
                     readable_bytes(b.sent)});
   };
   if (!replicas.empty()) row("by formula", expected(0));
   for (const ReplicaBytes& b : replicas) row(b.actor, b);
-  std::array<size_t, 5> widths{};
-  for (const Row& r : rows)
-    for (size_t i = 0; i < r.size(); ++i) widths[i] = std::max(widths[i], r[i].size());
-  std::string out = fmt::format("{} replicas with {} of a model of {}\n", replicas.size(), word(shard),
-                                readable_bytes(replicas.empty() ? 0 : replicas[0].whole));
-  for (const Row& r : rows) {
-    std::string line = fmt::format("{:<{}}", r[0], widths[0]);
-    for (size_t i = 1; i < r.size(); ++i) line += fmt::format("  {:>{}}", r[i], widths[i]);
-    out += line + "\n";
-  }
-  return out;
+  return fmt::format("{} replicas with {} of a model of {}\n", replicas.size(), word(shard),
+                     readable_bytes(replicas.empty() ? 0 : replicas[0].whole)) +
+         internal::text_table(rows, true);
 }
 
 }  // namespace troupe::parallel

@@ -102,7 +102,7 @@ struct PipelineOptions {
   /// them with the gradients of the mean over the rows of all, which are summed stage by stage, so late
   /// stages' sums go while early stages still run. The n-th steps of all pipelines belong together.
   std::vector<Group> replicas = {};
-  /// What these divide of the training state of a stage. Shard::all is for Pipelines, whose stages then are
+  /// They divide that much of a stage's training state. Shard::all is for Pipelines, whose stages then are
   /// made of parts that are parallel::Sharded.
   Shard shard = Shard::none;
   /// With Shard::all, how often a part is gathered: in each use, forward and back, or once for all uses of a
