@@ -1,5 +1,5 @@
-// Workers tell the launcher that started them when they begin to wait for each other, and when all have come;
-// worker 0 also of its checkpoints, of an end that it was asked for, and of the driver's end.
+// Workers tell the launcher that started them when they begin to wait for each other, when all have come, and
+// of an end that they were asked for; worker 0 also of its checkpoints, and of the driver's end.
 #pragma once
 #include <string>
 

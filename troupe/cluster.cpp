@@ -1,6 +1,7 @@
 #include "troupe/cluster.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/random.h>
 
 #include <cerrno>
@@ -21,7 +22,10 @@
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/server/server.h"
 #include "rref/ref_table.h"
+#include "troupe/job_messages.h"
 #include "troupe/job_saver.h"
+#include "troupe/stop.h"
+#include "troupe/stop_request.h"
 #include "troupe/ways_of_worker.h"
 #include "troupe/worker_stack.h"
 
@@ -215,6 +219,12 @@ class Coordinated final : public Cluster {
                      e.world, options.elastic) {
     worker_ = &process_.worker();
     table_ = process_.references();
+    internal::kAskToStop.serve(*worker_, [this](const internal::actors::Invocation& call, int64_t signal) {
+      if (internal::stop_asked()) return true;
+      if (options_.elastic) return false;  // who comes and goes is not the end of the job
+      return internal::ask_to_stop(signal == SIGINT ? SIGINT : SIGTERM,
+                                   worker_->members().name_of(call.from()));
+    });
     try {
       process_.open(e, options);
       coordinator_.wait(options.join_timeout, stop);

@@ -22,6 +22,7 @@
 #include "troupe/job_messages.h"
 #include "troupe/rehearsal.h"
 #include "troupe/stop.h"
+#include "troupe/stop_request.h"
 
 namespace troupe {
 namespace {
@@ -105,23 +106,12 @@ int code_of(const Error& e) {
   }
 }
 
-// Of the driver's process; `who` had the signal.
-bool ask_to_stop(int signal, const std::string& who) {
-  const bool again = internal::stop_asked();
-  if (!internal::ask_to_stop(signal)) return false;
-  if (!again)
-    std::fprintf(
-        stderr, "w0: [launch] %s at %s: the program comes to its end by itself (once more ends it at once)\n",
-        signal == SIGINT ? "Ctrl-C" : "SIGTERM", who.c_str());
-  return true;
-}
-
 int drive(Cluster& cluster, Signals& signals, EndWatch& watch, const std::function<void(Cluster&)>& driver,
           Duration shutdown_timeout) {
   int code = 0;
   std::atomic<bool> interrupted{false};
   signals.on_signal([&] {
-    signals.granted(ask_to_stop(signals.received(), "w0"));
+    signals.granted(internal::ask_to_stop(signals.received(), "w0"));
     if (internal::stop_asked()) return;
     interrupted = true;
     cluster.worker().interrupt("[launch] interrupted");
@@ -217,12 +207,9 @@ int launch_with(Signals& signals, internal::actors::TypeRegistry hosting,
     check_room_for_threads();
     if (environment && environment->rank > 0) {
       Promise<int> stop;
-      std::unique_ptr<WorkerProcess> process;
-      {
-        internal::net::Rendezvous launcher(internal::net::kWorkerWords);
-        process = WorkerProcess::join(*environment, std::move(hosting), options);
-        launcher.complete();
-      }
+      internal::net::Rendezvous launcher(internal::net::kWorkerWords);  // hears of this worker until its end
+      const auto process = WorkerProcess::join(*environment, std::move(hosting), options);
+      launcher.complete();
       joined = true;
       check_room(kRoom);
       EndWatch& watching = watch_over({&process->worker()});
@@ -230,7 +217,8 @@ int launch_with(Signals& signals, internal::actors::TypeRegistry hosting,
         // The driver's job may save first what lives here.
         signals.granted(true);
         const auto answer = internal::kAskToStop.ask(process->worker(), kDriverWorker, signals.received());
-        if (const Result<bool>& waits = answer.wait(); waits.ok() && waits.value()) return;
+        if (const Result<bool>& waits = answer.wait(); waits.ok() && waits.value())
+          return internal::net::say_stopping();
         signals.granted(false);
         watching.end(128 + signals.received());
         stop.set(128 + signals.received());
@@ -260,14 +248,6 @@ int launch_with(Signals& signals, internal::actors::TypeRegistry hosting,
     }
     joined = true;
     check_room(kRoom);
-    if (environment)
-      internal::kAskToStop.serve(
-          cluster->worker(), [&worker = cluster->worker(), elastic = options.elastic](
-                                 const internal::actors::Invocation& call, int64_t signal) {
-            if (internal::stop_asked()) return true;
-            if (elastic) return false;  // who comes and goes is not the end of the job
-            return ask_to_stop(signal == SIGINT ? SIGINT : SIGTERM, worker.members().name_of(call.from()));
-          });
     EndWatch& watching = watch_over(cluster->workers_here());
     return ended(drive(*cluster, signals, watching, driver, options.shutdown_timeout));
   } catch (...) {  // std::bad_alloc, too

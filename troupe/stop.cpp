@@ -6,18 +6,20 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <cstdio>
 #include <ctime>
 #include <mutex>
 
 #include "core/base/error.h"
 #include "core/base/standard_output.h"
 #include "net/rendezvous.h"
+#include "troupe/stop_request.h"
 
 namespace troupe {
 namespace {
 
-std::mutex stop_mutex;  // of who listens
-int listeners = 0;
+std::mutex stop_mutex;  // of who begins and ends to listen
+std::atomic<int> listeners{0};
 bool signals_are_taken = false;  // by launch()
 bool handled_int = false, handled_term = false;
 std::atomic<int> asked{0};
@@ -32,10 +34,10 @@ int64_t nanoseconds_now() {
 
 // False: it was before.
 bool note(int signal) {
+  if (asked) return false;
+  asked_at = nanoseconds_now();  // before it is asked for: a second one looks at it
   int none = 0;
-  if (!asked.compare_exchange_strong(none, signal)) return false;
-  asked_at = nanoseconds_now();
-  return true;
+  return asked.compare_exchange_strong(none, signal);
 }
 
 // In a signal handler, of a program without launch().
@@ -101,6 +103,20 @@ bool ask_to_stop(int signal) {
   if (listeners == 0) return false;
   note(signal);
   net::say_stopping();
+  return true;
+}
+bool ask_to_stop(int signal, const std::string& who) {
+  const bool again = asked;
+  if (!ask_to_stop(signal)) return false;
+  if (!again)
+    std::fprintf(
+        stderr, "w0: [launch] %s at %s: the program comes to its end by itself (once more ends it at once)\n",
+        signal == SIGINT ? "Ctrl-C" : "SIGTERM", who.c_str());
+  return true;
+}
+bool take_signal(int signal) {
+  if (listeners == 0) return false;
+  on_signal(signal);
   return true;
 }
 int stop_asked() { return asked; }

@@ -1,11 +1,11 @@
-// `troupe run -H`: workers on several hosts. A script stands for ssh: it starts the command in a session of
-// its own, so that nothing but the lifeline ties it to the launcher.
+// `troupe run -H`: workers on several hosts.
 #include <signal.h>
 #include <sys/stat.h>
 
-#include "tests/process/by_hand.h"
+#include "tests/process/far_site.h"
 
 using troupe::testing::content;
+using troupe::testing::FarSite;
 using troupe::testing::Folder;
 using troupe::testing::free_port;
 using troupe::testing::kTroupeCommand;
@@ -13,40 +13,6 @@ using troupe::testing::Launcher;
 using troupe::testing::Process;
 using troupe::testing::program;
 using troupe::testing::skip_test;
-
-namespace {
-
-struct FarSite {
-  Folder folder;
-  std::string rsh;
-  // `chatter`: what the remote shell does before the command. Each host leaves its command line behind.
-  explicit FarSite(const std::string& chatter = "") : rsh((folder.path / "rsh").string()) {
-    std::ofstream(rsh) << "#!/bin/sh\nhost=$1; shift\necho \"$*\" >" << folder.path.string()
-                       << "/$host.command\n"
-                       << chatter << "\nexec 3<&0\nsetsid sh -c \"$*\" <&3 3<&- &\necho $! >"
-                       << folder.path.string() << "/$host.pid\nwait $!\n";
-    std::filesystem::permissions(rsh, std::filesystem::perms::owner_all);
-  }
-  std::vector<std::string> flags(const std::string& hosts = "east:2,west:1") const {
-    return {"-H",
-            hosts,
-            "--rsh",
-            rsh,
-            "--master-addr",
-            "127.0.0.1",
-            "--master-port",
-            std::to_string(free_port())};
-  }
-  Launcher shell(const std::string& script, const std::vector<std::string>& more = {},
-                 const std::vector<std::string>& environment = {}) const {
-    auto all = flags();
-    all.insert(all.end(), more.begin(), more.end());
-    all.insert(all.end(), {"/bin/sh", "-c", script});
-    return Launcher(all, environment);
-  }
-};
-
-}  // namespace
 
 TEST_CASE("workers of several hosts are numbered from the first on, and print as on one", "[process]") {
   const FarSite site("echo 'Welcome to this host.'; printf 'no end'; cd /");
@@ -151,10 +117,26 @@ TEST_CASE("an agent that is killed loses its workers, and the others end", "[pro
   const FarSite site;
   auto job = site.shell("sleep 1000 & echo ready; wait; exit 4");
   job.await("ready", 3);
-  REQUIRE(kill(std::stoi(content(site.folder.path / "west.pid")), SIGKILL) == 0);
+  REQUIRE(kill(site.agent("west"), SIGKILL) == 0);
   CHECK(job.exit_code() == 137);
   job.await_nothing_left();
   CHECK(job.errors.find(" on west) was lost: ") != std::string::npos);
+}
+
+TEST_CASE("a worker or an agent that is killed on one host: all hosts' workers start again", "[process]") {
+  const FarSite site;
+  const bool agent = GENERATE(false, true);
+  auto job = site.shell("test $TROUPE_RESTART = 1 && { echo again; exit 0; }; echo ready; " +
+                            std::string(agent ? "" : "test $RANK = 2 && kill -9 $$; ") + "exec sleep 1000",
+                        {"--max-restarts", "1"});
+  if (agent) {
+    job.await("ready", 3);
+    REQUIRE(kill(site.agent("west"), SIGKILL) == 0);
+  }
+  CHECK(job.exit_code() == 0);
+  job.await_nothing_left();
+  CHECK(Process::count(job.errors, "all start again: restart 1 of 1\n") == 1);
+  CHECK(Process::count(job.output, "again") == 3);
 }
 
 TEST_CASE("what workers of other hosts leave in the background lives as long as the job", "[process]") {

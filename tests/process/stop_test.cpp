@@ -7,10 +7,11 @@
 #include <thread>
 
 #include "data/checkpoint_files.h"
-#include "tests/process/by_hand.h"
+#include "tests/process/far_site.h"
 #include "tests/support/eventually.h"
 
 using Catch::Contains;
+using troupe::testing::FarSite;
 using troupe::testing::Folder;
 using troupe::testing::Launcher;
 using troupe::testing::Process;
@@ -108,6 +109,71 @@ TEST_CASE("a batch system that tells every process, in its way, gets a checkpoin
   stopping.went_on(job);
 }
 
+TEST_CASE("a signal to an agent of -H ends the job as one to the launcher does, behind its step",
+          "[process]") {
+  const std::string host = GENERATE("east", "west");
+  const auto [number, code] = GENERATE(std::pair(SIGINT, 130), std::pair(SIGTERM, 143));
+  const Stopping stopping;
+  const FarSite site;
+  auto flags = site.flags("east:1,west:2");
+  flags.insert(flags.end(), {"--grace", "0.2"});
+  Launcher job(stopping.launched(flags, {"--ms", "700"}));
+  job.await("step 1 begins");
+  REQUIRE(kill(site.agent(host), number) == 0);
+  CHECK(job.exit_code() == code);
+  job.await_nothing_left();
+  CHECK_THAT(job.errors, Contains("troupe run: " + host + " was told to end (SIG") &&
+                             !Contains("did not end within") && !Contains("was lost"));
+  stopping.went_on(job);
+}
+
+TEST_CASE("agents, what leads to them, and the launcher may all be told: that is one request", "[process]") {
+  const Stopping stopping;
+  const FarSite site;
+  Launcher job(stopping.launched(site.flags("east:1,west:1"), {"--ms", "500"}));
+  job.await("step 1 begins");
+  const bool launcher_first = GENERATE(true, false);
+  if (launcher_first) job.signal(SIGTERM);
+  for (const char* host : {"west", "east"})
+    for (const pid_t pid : {site.ssh(host), site.agent(host)}) REQUIRE(kill(pid, SIGTERM) == 0);
+  CHECK(job.exit_code() == 143);
+  job.await_nothing_left();
+  stopping.went_on(job);
+}
+
+TEST_CASE("a second signal to an agent ends the job at once", "[process]") {
+  const Stopping stopping;
+  const FarSite site;
+  Launcher job(stopping.launched(site.flags("east:1,west:1"), {"--ms", "1000000"}));
+  job.await("step 0 begins");
+  REQUIRE(kill(site.agent("west"), SIGTERM) == 0);
+  job.await_error("[launch]");
+  std::this_thread::sleep_for(std::chrono::milliseconds(1200));  // behind what counts as the same request
+  REQUIRE(kill(site.agent("west"), SIGTERM) == 0);
+  CHECK(job.exit_code() == 143);
+  job.await_nothing_left();
+  CHECK(stopping.newest() == 0);
+}
+
+TEST_CASE("a launcher of one of several hosts waits, when it is told to end, for the step of the whole job",
+          "[process]") {
+  const Stopping stopping;
+  const std::string port = std::to_string(troupe::testing::free_port());
+  const auto share = [&](const std::string& node) {
+    return stopping.launched({"-n", "1", "--nnodes", "2", "--node-rank", node, "--master-addr", "127.0.0.1",
+                              "--master-port", port, "--grace", "0.2"},
+                             {"--ms", "700"});
+  };
+  const std::vector<std::string> token{"TROUPE_TOKEN=" + troupe::testing::kToken};
+  Launcher first(share("0"), token), second(share("1"), token);
+  first.await("step 1 begins");
+  second.signal(SIGTERM);
+  CHECK(first.exit_code() == 143);
+  CHECK(second.exit_code() == 143);
+  CHECK_THAT(second.errors, !Contains("did not end within"));
+  stopping.went_on(first);
+}
+
 TEST_CASE("a job in one process, with a cluster or without, ends with a checkpoint, too", "[process]") {
   const std::string mode = GENERATE("job", "alone");
   const auto [number, code] = GENERATE(std::pair(SIGINT, 130), std::pair(SIGTERM, 143));
@@ -165,4 +231,90 @@ TEST_CASE("a job without a folder is interrupted at once", "[process]") {
   job.signal(SIGTERM);
   CHECK(job.exit_code() == 143);
   CHECK_THAT(job.output, !Contains("counted"));
+}
+
+// ---- scripts
+
+namespace {
+
+constexpr const char* kScript = R"(
+  local function say(...) print(...); io.stdout:flush() end
+  local slow = spawn("Slow", "w1")
+  say("w1 has pid " .. slow:pid():get())
+  local curve = keep{counted = {}}
+  local training = job()
+  for step in training:steps(steps) do
+    say("step " .. step .. " begins")
+    curve.counted[#curve.counted + 1] = slow:count(ms):get()
+    say("counted " .. curve.counted[#curve.counted] .. (training:stopping() and ", the last one" or ""))
+    assert(#curve.counted == step + 1)
+    if step == leave then break end
+  end
+  say("the loop is over")
+)";
+
+// The shell, with workers of a program.
+std::vector<std::string> scripted(const Stopping& stopping, const std::string& before,
+                                  const std::string& behind = "") {
+  const auto script = stopping.folder.file("script.lua", before + kScript + behind);
+  return {troupe::testing::kTroupeCommand,
+          "repl",
+          "-n",
+          "2",
+          "--checkpoint",
+          stopping.run,
+          "--resume",
+          "--checkpoint-every",
+          "1000",
+          program("stopping"),
+          "--checkpoint",
+          stopping.run,
+          script};
+}
+
+bool no_shell() {
+  Process shell({troupe::testing::kTroupeCommand, "repl", "--help"});
+  if (shell.exit_code() == 0) return false;
+  troupe::testing::skip_test("troupe was built without its shell");
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("SIGTERM to a worker of a script, to its shell, or Ctrl-C ends its job behind the step",
+          "[process]") {
+  if (no_shell()) return;
+  const auto [number, code] = GENERATE(std::pair(SIGINT, 130), std::pair(SIGTERM, 143));
+  const bool worker = GENERATE(true, false);
+  const Stopping stopping;
+  // What a script catches does not keep it.
+  Process job(scripted(stopping, "steps, ms = 1000, 500; pcall(function()", "end); print('goes on')"));
+  job.await("step 1 begins");
+  REQUIRE(kill(worker ? std::atoi(job.line("w1 has pid ").c_str()) : job.pid(), number) == 0);
+  CHECK(job.exit_code() == code);
+  job.await_nothing_left();
+  CHECK_THAT(job.output, Contains(", the last one") && !Contains("goes on"));
+  CHECK_THAT(job.errors,
+             Contains(worker ? " at w1: the program comes to its end by itself" : "asked to end: ") &&
+                 !Contains("rror"));
+  stopping.went_on(job);
+  const auto from = static_cast<int>(stopping.newest());
+  Process again(scripted(stopping, fmt::format("steps, ms = {}, 1\n", from + 3)));
+  CHECK(again.exit_code() == 0);
+  CHECK_THAT(again.output, Contains(fmt::format("step {} begins\ncounted {}\n", from, from + 1)) &&
+                               Contains(fmt::format("counted {}\nthe loop is over", from + 3)));
+}
+
+TEST_CASE("a script without a job loses a worker that is told to end, and the worker ends well",
+          "[process]") {
+  if (no_shell()) return;
+  const Stopping stopping;
+  // A loop that a break has left is none any more.
+  Process job(scripted(stopping, "steps, ms, leave = 5, 1, 0",
+                       "while true do spawn('Slow', 'w1'):count(1):get() end"));
+  job.await("the loop is over");
+  REQUIRE(kill(std::atoi(job.line("w1 has pid ").c_str()), SIGTERM) == 0);
+  CHECK(job.exit_code() == 1);
+  job.await_nothing_left();
+  CHECK_THAT(job.errors, Contains("worker w1 ") && !Contains("comes to its end by itself"));
 }

@@ -148,7 +148,10 @@ void Agent::step() {
   if (out_.failure()) orphaned();
   signalfd_siginfo info;
   while (group_.next_signal(info)) {
-    if (info.ssi_signo != SIGCHLD) orphaned();
+    if (info.ssi_signo == SIGHUP)
+      orphaned();
+    else if (info.ssi_signo != SIGCHLD)  // the launcher decides what comes of it, on all hosts
+      say(AgentFrame::asked, 0, std::to_string(info.ssi_signo));
     group_.reap([&](pid_t pid, int status) { on_ended(pid, status); });
   }
   if (polled[1].revents) hear_launcher();

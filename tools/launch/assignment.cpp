@@ -13,9 +13,9 @@
 namespace troupe::tools {
 namespace {
 
-constexpr int kAgentVersion = 1;
+constexpr int kAgentVersion = 2;
 constexpr size_t kFrameHead = 9;
-constexpr std::string_view kKinds = "poexwir";
+constexpr std::string_view kKinds = "poexwisr";
 
 template <class T>
 T number(std::string_view text) {

@@ -21,7 +21,7 @@ namespace troupe::tools {
 /// `troupe run` with this flag alone is the agent.
 inline constexpr const char* kAgentFlag = "--agent";
 
-/// "troupe-agent 1 0.1.0"; of another build's agent, any other.
+/// "troupe-agent 2 0.1.0"; of another build's agent, any other.
 std::string agent_hello();
 /// What begins every hello.
 inline constexpr const char* kAgentGreeting = "troupe-agent ";
@@ -46,7 +46,8 @@ uint32_t decode_length(const char* bytes);
 
 struct AgentFrame {
   /// `started`: pid; `ended`: status as from waitpid; `rendezvous`: words of net/rendezvous.h; `found`: what
-  /// check asked for; `refused`: 'i' where a person can mend it, else 'f', and why no worker runs.
+  /// check asked for; `asked`: the number of a signal that asks the agent for the end; `refused`: 'i' where a
+  /// person can mend it, else 'f', and why no worker runs.
   enum Kind : char {
     started = 'p',
     output = 'o',
@@ -54,6 +55,7 @@ struct AgentFrame {
     ended = 'x',
     rendezvous = 'w',
     found = 'i',
+    asked = 's',
     refused = 'r'
   };
   Kind kind = output;

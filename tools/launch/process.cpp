@@ -132,7 +132,8 @@ pid_t start_process(const Start& start) {
     for (int fd = 0; fd < 3; ++fd) ok = ok && (from[fd] == fd || dup2(from[fd], fd) == fd);
     if (start.keep >= 0) ok = ok && fcntl(start.keep, F_SETFD, 0) == 0;
     // What a shell told its background jobs to ignore would keep the workers from hearing us.
-    for (int ours : {SIGPIPE, SIGXFSZ, SIGINT, SIGQUIT}) signal(ours, SIG_DFL);
+    for (int ours : {SIGPIPE, SIGXFSZ}) signal(ours, SIG_DFL);
+    for (int ends : {SIGINT, SIGQUIT, SIGTERM}) signal(ends, start.stays ? SIG_IGN : SIG_DFL);
     if (start.files) {
       rlimit limit{};
       getrlimit(RLIMIT_NOFILE, &limit);

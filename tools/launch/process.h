@@ -44,6 +44,7 @@ struct Start {
   int in = 0, out = 1, err = 2;          ///< become descriptors 0, 1, 2
   int keep = -1;                         ///< stays open, under its number
   rlim_t files = 0;                      ///< soft limit of open files to give back; 0: leave it
+  bool stays = false;                    ///< through the signals that ask for an end
 };
 
 /// Starts a program; returns when it runs. It dies with the launcher. Throws `failed` naming the reason if it

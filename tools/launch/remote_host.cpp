@@ -107,6 +107,8 @@ void RemoteHost::start(const WorkerGroup& group) {
   start.in = far_input.get();
   start.out = far_output.get();
   start.err = far_chatter.get();
+  // Batch systems tell every process; ssh leads to the workers until they have ended. Our own agent tells us.
+  start.stays = !is_this_host(host_);
   pid_ = group.start(start);
   input_ = std::move(input);
   output_ = std::move(output);
@@ -149,7 +151,7 @@ void RemoteHost::read_some(size_t limit, const std::function<void(const AgentFra
     if (wrong_.empty()) continue;
     output_.reset();
     input_.reset();
-    kill(pid_, SIGTERM);
+    kill(pid_, SIGKILL);
   }
 }
 

@@ -197,9 +197,12 @@ void Supervisor::on_signal(const signalfd_siginfo& info) {
   kill(0, info.ssi_int);
 }
 
-void Supervisor::on_stop_request(int signal, bool workers_have_it) {
+void Supervisor::on_stop_request(int signal, bool workers_have_it, const RemoteHost* from) {
+  const bool first = asked_by_.insert(from).second;
   if (phase_ == JobPhase::ending || phase_ == JobPhase::killed) {
-    const bool same = stopping_ && SteadyClock::now() - stopped_at_ < internal::kSameRequest;
+    // Batch systems tell every process, other hosts' when their turn comes.
+    const bool soon = SteadyClock::now() - stopped_at_ < internal::kSameRequest;
+    const bool same = first ? from || soon : stopping_ && soon;
     return same ? void() : kill_all();
   }
   stop_signal_ = signal;

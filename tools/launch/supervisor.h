@@ -3,6 +3,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -73,7 +74,7 @@ class Supervisor {
   bool has_workers(const RemoteHost& host) const;
   void forget_workers(const RemoteHost& host);
   void on_signal(const signalfd_siginfo& info);
-  void on_stop_request(int signal, bool workers_have_it);
+  void on_stop_request(int signal, bool workers_have_it, const RemoteHost* from = nullptr);
   void on_ended(SupervisedWorker& worker, int status, const std::string& lost = "");
   void hear_workers();
   void judge_meeting();
@@ -117,6 +118,7 @@ class Supervisor {
   bool after_driver_ = false;  // w0 had ended well before they came
   int stop_signal_ = 0;
   SteadyClock::time_point stopped_at_{};  // when that came
+  std::set<const RemoteHost*> asked_by_;  // whose agents were told to end; null: we were
   int refused_ = 0;                       // the exit code if a host cannot take part
   bool keeper_lost_ = false;              // ended by a stranger
   bool unread_ = false;                   // nobody reads what w0 prints any more, and it died of that

@@ -57,6 +57,13 @@ void Supervisor::on_frame(RemoteHost& host, const AgentFrame& frame) {
     case AgentFrame::found:
       out_.add(fmt::format("{}: {}\n", host.name(), text));
       return forget_workers(host);
+    case AgentFrame::asked: {
+      const int number = std::atoi(text.c_str()), signal = number == SIGINT ? SIGINT : SIGTERM;
+      if (phase_ == JobPhase::running)
+        say(fmt::format("{} was told to end ({}), and the job ends with it", host.name(),
+                        signal == SIGINT ? "SIGINT" : "SIGTERM"));
+      return on_stop_request(signal, false, &host);
+    }
     case AgentFrame::refused:
       return refuse_host(host, text.substr(std::min<size_t>(1, text.size())), text.starts_with('i') ? 2 : 1);
   }

@@ -135,6 +135,8 @@ constexpr HelpEntry kMethods[] = {
     {"job:check", "j:check(number)",
      "What a step came to, its loss: one that is made again has to come to the same."},
     {"job:resumed", "j:resumed() -> boolean", "Whether its loop went on from a checkpoint."},
+    {"job:stopping", "j:stopping() -> boolean",
+     "Whether SIGTERM or Ctrl-C has asked for the end: it comes behind this step, with a checkpoint of it."},
     {"pipeline:step", "p:step(x, y[, {weights}]) -> future",
      "Forward and backward of a batch, inside a context: loss, losses, weight."},
     {"pipeline:forward", "p:forward(x) -> list", "Forward alone; the outputs of the micro-batches."},

@@ -170,27 +170,54 @@ int make_job(lua_State* L) {
   return 1;
 }
 
-int next_step_of_job(lua_State* L) {
-  auto& loop = get<LoopObject>(L, lua_upvalueindex(1));
+// On to the next step; false: there is none. Where the job is asked to end, the script does, whatever it
+// catches.
+template <class Iterator>
+bool next(lua_State* L, LoopObject& loop, std::optional<Iterator>& at, const std::optional<Iterator>& last) {
   script::Session::check();
   (void)loop.job.get();
-  if (std::exchange(loop.begun, true)) ++*loop.step;
-  if (*loop.step == *loop.last_step) return 0;
+  if (!at) return false;
+  try {
+    if (std::exchange(loop.begun, true)) ++*at;
+    return *at != *last;
+  } catch (const internal::StopEnd&) {
+    at.reset();
+    of(L).exit(128 + internal::stop_asked());
+    throw;
+  }
+}
+int next_step_of_job(lua_State* L) {
+  auto& loop = get<LoopObject>(L, lua_upvalueindex(1));
+  if (!next(L, loop, loop.step, loop.last_step)) return 0;
   lua_pushinteger(L, **loop.step);
   return 1;
 }
 int next_batch_of_job(lua_State* L) {
   auto& loop = get<LoopObject>(L, lua_upvalueindex(1));
-  script::Session::check();
-  (void)loop.job.get();
-  if (std::exchange(loop.begun, true)) ++*loop.batch;
-  if (*loop.batch == *loop.last_batch) return 0;
+  if (!next(L, loop, loop.batch, loop.last_batch)) return 0;
   Job::Batch batch = **loop.batch;
   push_tensor(L, std::move(batch.x));
   push_tensor(L, std::move(batch.y));
   lua_pushinteger(L, batch.epoch);
   lua_pushboolean(L, batch.last);
   return 4;
+}
+// What a `for` takes. It closes the loop however it ends: who waits for its step waits no longer.
+int push_loop(lua_State* L, LoopObject loop, lua_CFunction next) {
+  put<LoopObject>(L, std::move(loop));
+  const int at = lua_gettop(L);
+  lua_pushvalue(L, at);
+  lua_pushcclosure(L, next, 1);
+  lua_pushnil(L);
+  lua_pushnil(L);
+  lua_pushvalue(L, at);
+  return 4;
+}
+int close_loop(lua_State* L) {
+  auto& loop = get<LoopObject>(L, 1);
+  loop.step.reset();
+  loop.batch.reset();
+  return 0;
 }
 // job:steps([total])
 int job_steps(lua_State* L) {
@@ -199,9 +226,7 @@ int job_steps(lua_State* L) {
   LoopObject loop{.job = get<JobObject>(L, 1)};
   loop.steps = std::make_unique<Job::Steps>(loop.job.get().steps(total));
   loop.step = loop.steps->begin(), loop.last_step = loop.steps->end();
-  put<LoopObject>(L, std::move(loop));
-  lua_pushcclosure(L, guarded<next_step_of_job>, 1);
-  return 1;
+  return push_loop(L, std::move(loop), guarded<next_step_of_job>);
 }
 // job:batches(set, epochs)
 int job_batches(lua_State* L) {
@@ -213,9 +238,7 @@ int job_batches(lua_State* L) {
       std::make_unique<Job::Batches>(loop.job.get().batches(datasets::Loader(set.set, set.options), epochs));
   const Job::Batches& batches = *loop.batches;
   loop.batch = batches.begin(), loop.last_batch = batches.end();
-  put<LoopObject>(L, std::move(loop));
-  lua_pushcclosure(L, guarded<next_batch_of_job>, 1);
-  return 1;
+  return push_loop(L, std::move(loop), guarded<next_batch_of_job>);
 }
 int job_check(lua_State* L) {
   get<JobObject>(L, 1).get().check(luaL_checknumber(L, 2));
@@ -225,6 +248,10 @@ int job_resumed(lua_State* L) {
   lua_pushboolean(L, get<JobObject>(L, 1).get().resumed());
   return 1;
 }
+int job_stopping(lua_State* L) {
+  lua_pushboolean(L, get<JobObject>(L, 1).get().stopping());
+  return 1;
+}
 
 }  // namespace
 
@@ -232,11 +259,12 @@ void open_jobs(lua_State* L) {
   open_weak(L, &kKeeps, "k");
   open_weak(L, &kTables, "v");
   make_type<KeepObject>(L, {});
-  make_type<LoopObject>(L, {});
+  make_type<LoopObject>(L, {{"__close", guarded<close_loop>}});
   make_type<JobObject>(L, {{"steps", guarded<job_steps>},
                            {"batches", guarded<job_batches>},
                            {"check", guarded<job_check>},
-                           {"resumed", guarded<job_resumed>}});
+                           {"resumed", guarded<job_resumed>},
+                           {"stopping", guarded<job_stopping>}});
   lua_register(L, "job", guarded<make_job>);
   lua_register(L, "keep", guarded<keep>);
 }

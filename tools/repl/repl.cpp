@@ -28,6 +28,8 @@
 #include "tools/repl/prompt.h"
 #include "tools/repl/reference.h"
 #include "troupe/launch.h"
+#include "troupe/stop.h"
+#include "troupe/stop_request.h"
 
 namespace troupe::repl {
 namespace {
@@ -243,6 +245,15 @@ int run_chunk(Interpreter& interpreter, const std::string& text, const std::stri
   }
 }
 
+bool has_prompt(const ReplOptions& options) {
+  return options.interactive || (!options.code && options.script.empty() && isatty(STDIN_FILENO));
+}
+
+// Of a script: its job ends behind the step, if it has one.
+void end_by_job(int signal) noexcept {
+  if (!internal::take_signal(signal)) Interpreter::interrupt(signal);
+}
+
 int drive(Interpreter& interpreter, const ReplOptions& options) {
   const bool terminal = isatty(STDIN_FILENO);
   int code = 0;
@@ -399,6 +410,7 @@ int repl_main(const std::vector<std::string>& arguments) {
   options.workers = std::max(options.workers, 0);
   try {
     if (options.workers == 1) options.workers = 0;
+    const internal::StopCatcher catcher(false);
     Children children;
     ClusterOptions cluster_options;
     cluster_options.timeout =
@@ -434,13 +446,15 @@ int repl_main(const std::vector<std::string>& arguments) {
       }
       Interpreter interpreter(std::move(first), make, options.arguments);
       struct sigaction action {};
-      action.sa_handler = Interpreter::interrupt;  // without SA_RESTART: reading a line ends, too
+      // Without SA_RESTART: reading a line ends, too.
+      action.sa_handler = has_prompt(options) ? Interpreter::interrupt : end_by_job;
       sigaction(SIGINT, &action, nullptr);
       const SignalMask open(SIG_UNBLOCK);
       code = drive(interpreter, options);
       interpreter.end(code == 0);
       if (interpreter.exit_code()) code = *interpreter.exit_code();  // of a finalizer, too
       if (script::Session::interrupted()) code = kExitInterrupted;
+      if (code == 0 && internal::stop_asked()) code = 128 + internal::stop_asked();
     }
     children.end();
     return code;

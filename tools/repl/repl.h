@@ -26,7 +26,7 @@ std::optional<int> parse_repl(const std::vector<std::string>& arguments, ReplOpt
                               std::ostream& out, std::ostream& err);
 
 /// The verb: arguments after `repl`, to exit code: 0, what os.exit() was given, 1 where a script failed, 2
-/// for wrong flags, 3 where workers did not come together, 130 after Ctrl-C.
+/// for wrong flags, 3 where workers did not come together, 130 after Ctrl-C, 143 after SIGTERM.
 int repl_main(const std::vector<std::string>& arguments);
 /// The hidden verb of workers that a shell starts of its own program: arguments after `repl-worker`.
 int repl_worker_main(const std::vector<std::string>& arguments);
