@@ -61,14 +61,16 @@ struct Net : Actor {
 int main(int argc, char** argv) {
   tools::Flags flags("own_function", "Trains with a function and an operator of its own, on another worker.");
   auto& steps = flags.whole("--steps", 600, "of Adam", {1, 1e7});
+  auto& saved = flags.checkpoints();
   if (auto code = flags.reaches("loss <= 0.005", "in its last step").parse(argc, argv)) return *code;
   ops::register_kernel(kSnake, Device::Kind::cpu, snake_on_cpu);
   for (const std::string& wrong : autograd::opcheck(kSnake)) return std::puts(wrong.c_str()), 1;
 
-  return launch([&](Cluster& cluster) {
+  const auto train = [&](Cluster& cluster) {
     auto net = cluster.spawn<Net>("w1");
     optim::Distributed<optim::Adam> optimizer({net}, {.lr = 0.005});
-    for (int64_t i = 0; i <= steps; ++i) {
+    Job job(cluster);
+    for (const int64_t i : job.steps(steps + 1)) {
       Tensor x = ops::rand({64, 1}), y = sin(3.0 * x);
       autograd::Context step(cluster);
       Tensor loss = mse_loss(net(x).get(), y);
@@ -76,5 +78,6 @@ int main(int argc, char** argv) {
       optimizer.step(step);
       if (i % 200 == 0 || i == steps) std::printf("step %4ld  loss %.5f\n", i, loss.item());
     }
-  });
+  };
+  return launch(train, {.checkpoints = saved});
 }

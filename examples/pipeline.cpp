@@ -30,9 +30,10 @@ int main(int argc, char** argv) {
   auto& lr = flags.number("--lr", 1e-3, "learning rate", {0, 100});
   auto& picture = flags.picture("--chart", "pipeline.svg", "picture of the last step (SVG)");
   auto& trace = flags.picture("--trace", "", "the same for ui.perfetto.dev (JSON)");
+  auto& saved = flags.checkpoints();
   if (auto code = flags.reaches("loss <= 0.5", "in its last step").parse(argc, argv)) return *code;
 
-  return launch([&](Cluster& cluster) {
+  const auto train = [&](Cluster& cluster) {
     flags.check_outputs();
     const auto workers = cluster.workers();
     const std::vector<Place> places(workers.begin() + (workers.size() > 1), workers.end());
@@ -46,7 +47,8 @@ int main(int argc, char** argv) {
     if (recompute) options.checkpoint = parallel::Checkpoint::always;
     parallel::Pipeline pipeline(cluster.here(), parts, options);
     optim::Distributed<optim::Adam> optimizer(parallel::actors_of(parts), {.lr = lr});
-    for (int64_t step = 0; step < steps; ++step) {
+    Job job(cluster);
+    for (const int64_t step : job.steps(steps)) {
       const int64_t from = step * batch % (digits.x.size(0) - batch + 1);
       autograd::Context context(cluster);
       const auto [x, y] = datasets::rows(digits, from, batch);
@@ -57,5 +59,6 @@ int main(int argc, char** argv) {
     std::printf("%s\npicture: %s\n", pipeline.step_report().str().c_str(), picture.c_str());
     tools::write_timeline(picture, pipeline.step_report());
     if (!trace.empty()) tools::write_chrome_trace(trace, pipeline.step_report());
-  });
+  };
+  return launch(train, {.checkpoints = saved});
 }

@@ -1,4 +1,4 @@
-// Three arms of a spiral, told apart by a small perceptron; no files, no cluster: the plain training loop.
+// Three arms of a spiral, told apart by a small perceptron; no files, no cluster.
 #include "tools/program.h"
 #include "troupe/troupe.h"
 using namespace troupe;
@@ -27,6 +27,7 @@ int main(int argc, char** argv) {
   auto& lr = flags.number("--lr", 0.01, "learning rate at the start; it falls to zero by a cosine", {0, 100});
   auto& seed = flags.seed("of points, weights and order");
   auto& picture = flags.picture("--chart", "spirals.svg", "picture of loss and accuracy (SVG)");
+  auto& saved = flags.checkpoints();
   if (auto code = flags.reaches("test accuracy >= 95").parse(argc, argv)) return *code;
 
   return tools::run_main(flags, [&] {
@@ -41,15 +42,14 @@ int main(int argc, char** argv) {
     optim::AdamW optimizer(model.parameters(), {.lr = lr});
     optim::Scheduler rate(optimizer, optim::cosine(steps));
     tools::Training training(picture, "Spirals", steps, {.epochs = epochs, .measure = "test accuracy"});
-    for (int64_t epoch = 0; epoch < epochs; ++epoch) {
-      for (auto [x, y, index] : loader.epoch(epoch)) {
-        optimizer.zero_grad();
-        Tensor loss = cross_entropy(model(x), y);
-        autograd::backward(loss);
-        optimizer.step(), rate.step();
-        training.step(loss.item(), x.size(0));
-      }
-      training.measure(datasets::accuracy(test, std::ref(model)));
+    Job job(saved);
+    for (auto [x, y, epoch, last] : job.batches(loader, epochs)) {
+      optimizer.zero_grad();
+      Tensor loss = cross_entropy(model(x), y);
+      autograd::backward(loss);
+      optimizer.step(), rate.step();
+      training.step(loss.item(), x.size(0));
+      if (last) training.measure(datasets::accuracy(test, std::ref(model)));
     }
     training.finish("test accuracy %.2f %% after %ld steps", 100 * training.measured(), steps);
   });

@@ -11,8 +11,8 @@ using namespace troupe;
 
 struct Adder : Actor {
   int64_t add(int64_t a, int64_t b) { return a + b; }
-  void die() { kill(getpid(), SIGKILL); }
-  static constexpr auto remote = methods<&Adder::add, &Adder::die>;
+  void get(int64_t signal) { kill(getpid(), static_cast<int>(signal)); }
+  static constexpr auto remote = methods<&Adder::add, &Adder::get>;
 };
 
 // What the end of this program destroys, after the driver and the cluster.
@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
   std::string mode;
   tools::Flags flags("restarting", "Goes wrong at its first start.");
   flags.add("--mode", mode, "what is killed, or does not come",
-            {"worker", "driver", "thread", "absent", "absent-later", "after"});
+            {"worker", "silent", "driver", "thread", "absent", "absent-later", "after"});
   if (auto code = flags.parse(argc, argv)) return *code;
   const char *text = std::getenv("TROUPE_RESTART"), *rank = std::getenv("RANK");
   const int restart = text ? std::atoi(text) : 0;
@@ -39,7 +39,8 @@ int main(int argc, char** argv) {
     auto adder = cluster.spawn<Adder>("w1");
     if (restart == 0 && mode == "driver") kill(getpid(), SIGKILL);
     if (restart == 0 && mode == "thread") std::thread([] { std::abort(); }).join();
-    if (restart == 0 && (mode == "worker" || mode == "absent-later")) adder.call<&Adder::die>().get();
+    if (restart == 0 && (mode == "worker" || mode == "absent-later")) adder.call<&Adder::get>(SIGKILL).get();
+    if (restart == 0 && mode == "silent") adder.call<&Adder::get>(SIGSTOP).get();
     std::printf("the sum is %d\n", static_cast<int>(adder.call<&Adder::add>(1, 2).get()));
     last.dies = mode == "after";
   });
