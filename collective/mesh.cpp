@@ -23,9 +23,10 @@ std::string text(const std::vector<MeshDim>& dims) {
 
 }  // namespace
 
-std::vector<MeshDim> mesh_dims(std::string_view text, const std::vector<std::string>& names) {
+std::vector<MeshDim> mesh_dims(std::string_view text, const std::vector<std::string>& names, size_t members) {
   std::vector<MeshDim> dims;
   for (const std::string& name : names) dims.push_back({name, 1});
+  bool gives_last = false;
   for (size_t from = 0; from < text.size();) {
     const size_t end = std::min(text.find(',', from), text.size());
     const std::string_view one = text.substr(from, end - from);
@@ -44,7 +45,13 @@ std::vector<MeshDim> mesh_dims(std::string_view text, const std::vector<std::str
                     " with N of 1 or more, and commas between them");
     }
     at->size = size;
+    gives_last = gives_last || at + 1 == dims.end();
     from = end + 1;
+  }
+  if (!gives_last && !dims.empty()) {
+    size_t others = 1;
+    for (const MeshDim& d : dims) others *= d.size;
+    if (members % others == 0) dims.back().size = std::max(members / others, size_t{1});
   }
   return dims;
 }

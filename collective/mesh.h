@@ -14,9 +14,10 @@ struct MeshDim {
   size_t size = 0;
 };
 
-/// "dp=2,tp=4" as the dimensions of those names, in their order; what the text leaves out has size 1.
-/// `invalid` for anything else.
-std::vector<MeshDim> mesh_dims(std::string_view text, const std::vector<std::string>& names);
+/// "dp=2,tp=4" as the dimensions of those names, in their order; what the text leaves out has size 1, but the
+/// last of them, which has what the others leave of `members`. `invalid` for anything else.
+std::vector<MeshDim> mesh_dims(std::string_view text, const std::vector<std::string>& names,
+                               size_t members = 1);
 
 /// Members in rows and columns, the last dimension first: with {{"dp", 2}, {"pp", 3}} member number dp * 3 +
 /// pp is at (dp, pp). A value, as Group.

@@ -29,16 +29,16 @@ PAGES = [
      "autograd/distributed/optim/parameter_filter.h autograd/distributed/optim/context_gradients.h optim/optimizer.h optim/tunable.h optim/sgd.h optim/adam.h optim/adamax.h optim/rmsprop.h optim/rprop.h "
      "optim/lamb.h optim/schedule.h optim/clip.h optim/loss_scaler.h"),
     ("checkpoints", "Checkpoints", "troupe/troupe.h", "troupe/job.h troupe/stop.h troupe/checkpoints.h core/codec/keep.h core/graph/stateful.h"),
-    ("pipelines", "Pipelines", "troupe/pipeline.h", "parallel/pipeline/pipeline.h parallel/pipeline/pipelines.h parallel/pipeline/split.h parallel/pipeline/delayed_updates.h parallel/pipeline/step_report.h "
+    ("pipelines", "Pipelines", "troupe/pipeline.h", "parallel/pipeline/pipeline.h parallel/pipeline/pipelines.h parallel/pipeline/stage_layers.h parallel/pipeline/module_stage.h parallel/pipeline/pipelines_report.h parallel/pipeline/split.h parallel/pipeline/delayed_updates.h parallel/pipeline/step_report.h "
      "parallel/pipeline/schedule/schedule.h parallel/pipeline/schedule/choose_policy.h parallel/pipeline/schedule/schedule_check.h "
      "parallel/pipeline/schedule/simulate.h"),
     ("servers", "Parameter servers", "troupe/server.h", "parallel/server/served_parameters.h parallel/server/served_table.h parallel/server/served_module.h "
      "parallel/server/served_gradients.h parallel/server/server.h parallel/server/client_options.h parallel/server/client_base.h parallel/server/consistency/server_policy.h "
      "parallel/server/compression/compression.h"),
     ("replicas", "Replicas", "troupe/replicas.h", "parallel/data/data_parallel.h parallel/data/gradient_reducer.h parallel/data/buckets.h "
-     "parallel/sharded/shard.h parallel/sharded/sharded.h"),
+     "parallel/sharded/shard.h parallel/sharded/sharded.h parallel/sharded/rank_bytes.h parallel/data/replicas_report.h"),
     ("tensor_parallel", "Tensor parallelism", "troupe/tensor_parallel.h", "parallel/mesh/actor_mesh.h parallel/mesh/weighted_mean.h parallel/tensor/convert.h "
-     "parallel/tensor/linear.h parallel/tensor/vocabulary.h parallel/tensor/transformer.h parallel/tensor/placement.h parallel/tensor/whole_model.h"),
+     "parallel/tensor/linear.h parallel/tensor/vocabulary.h parallel/tensor/transformer.h parallel/sharded/sharded_encoder_layer.h parallel/tensor/placement.h parallel/tensor/whole_model.h"),
     ("groups", "Groups", "troupe/groups.h", "collective/group.h collective/mesh.h collective/reduction.h"),
     ("data", "Data", "troupe/data.h", "data/dataset.h data/loader.h data/sampler.h data/padding.h data/prefetch.h data/csv.h data/text.h data/safetensors.h data/npy.h "
      "data/idx.h data/digits.h"),
@@ -49,7 +49,7 @@ PAGES = [
 HIDDEN = re.compile(r"\b(internal|detail|testing)\b")
 # Public for the library's own sake: programs do not use them.
 OURS = {"Edge", "ViewOrigin", "TensorImpl", "TensorData", "ThenResult", "install_distributed", "install_modules",
-        "builtin_actors", "install_meshes", "install_whole_models", "buckets_of", "ReplicaOf", "ModuleReplica", "set_accumulating", "anchor", "mesh_of_its_own", "workers_of", "put", "count_copies_once", "rank_in", "checked_sizes", "IsAlong", "LinearCut", "count_names", "FoundKernels", "refer_to_self", "set_parameter_finder", "as_source", "made_parts", "Drawn", "core_"}
+        "builtin_actors", "install_meshes", "install_whole_models", "count_sent_from_here", "rank_bytes", "expected_of", "bytes_table", "HasMemberParts", "MemberPart", "buckets_of", "ReplicaOf", "ModuleReplica", "set_accumulating", "anchor", "mesh_of_its_own", "workers_of", "put", "count_copies_once", "rank_in", "checked_sizes", "IsAlong", "LinearCut", "count_names", "FoundKernels", "refer_to_self", "set_parameter_finder", "as_source", "made_parts", "Drawn", "core_"}
 SETTINGS = """FULL_PATH_NAMES = YES
 STRIP_FROM_PATH = {root}
 GENERATE_HTML = NO

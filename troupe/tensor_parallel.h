@@ -2,6 +2,7 @@
 #pragma once
 #include "parallel/mesh/actor_mesh.h"
 #include "parallel/mesh/weighted_mean.h"
+#include "parallel/sharded/sharded_encoder_layer.h"
 #include "parallel/tensor/convert.h"
 #include "parallel/tensor/linear.h"
 #include "parallel/tensor/placement.h"

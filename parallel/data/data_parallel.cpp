@@ -34,7 +34,7 @@ int64_t Split::rows(size_t replica, size_t of) const {
 struct AnyDataParallel::Shared {
   std::string key;
   std::vector<AnyRef> replicas;
-  Shard shard = Shard::none;
+  ShardWays ways;
   mutable std::atomic<int64_t> buffers{0};  // that each replica takes, once they are ready()
   mutable std::atomic<uint64_t> messages{0};
 };
@@ -47,7 +47,7 @@ AnyDataParallel::AnyDataParallel(std::vector<AnyRef> replicas, const Group& grou
   auto shared = std::make_shared<Shared>();
   shared->key = "data:" + worker.name() + ":" + std::to_string(worker.next_number());
   shared->replicas = replicas_;
-  shared->shard = options.shard;
+  shared->ways = {options.shard, options.gather, options.reduce};
   std::vector<Future<int64_t>> joined;
   for (const AnyRef& r : replicas_)
     joined.push_back(kJoin.ask(
@@ -114,10 +114,10 @@ Future<StateDict> AnyDataParallel::state_dict() const {
 
 Future<ReplicasReport> AnyDataParallel::report() const {
   return ready_.then([shared = shared_] {
-    std::vector<Future<ReplicaBytes>> asked;
+    std::vector<Future<RankBytes>> asked;
     for (const AnyRef& r : shared->replicas) asked.push_back(kBytes.ask(r, shared->key));
-    return all(asked).then([shard = shared->shard](const std::vector<ReplicaBytes>& answers) {
-      return ReplicasReport{shard, answers};
+    return all(asked).then([ways = shared->ways](const std::vector<RankBytes>& answers) {
+      return ReplicasReport{ways, answers};
     });
   });
 }
@@ -148,7 +148,7 @@ Future<Tensor> AnyDataParallel::forward(std::vector<int64_t> rows, Join join, co
   const bool record = grad_enabled() && frame().context;
   const auto go = [shared = shared_, rows = std::move(rows), join, what, call = std::move(call), record] {
     const GradMode mode(record);
-    if (shared->shard == Shard::none && shared->buffers == 0)
+    if (shared->ways.shard == Shard::none && shared->buffers == 0)
       return begin(*shared, rows, join, what, call, record);
     const uint64_t number = ++shared->messages;
     return tell_all(shared->replicas, [&](const AnyRef& r) { return kBuffers.send(r, shared->key, number); })
@@ -187,11 +187,11 @@ Future<Tensor> AnyDataParallel::begin(const Shared& shared, const std::vector<in
   std::vector<Future<Tensor>> asked;
   std::vector<int64_t> counts;
   for (size_t r = 0; r < rows.size(); ++r)
-    if (rows[r] > 0 || shared.shard == Shard::all) asked.push_back(call(r)), counts.push_back(rows[r]);
+    if (rows[r] > 0 || shared.ways.shard == Shard::all) asked.push_back(call(r)), counts.push_back(rows[r]);
   if (record)
     for (const AnyRef& r : shared.replicas) asked.push_back(kAnchor.ask(r, shared.key));
   return all(asked).then(
-      [counts, join, what, record, parts = shared.shard == Shard::all](const Tensors& came) {
+      [counts, join, what, record, parts = shared.ways.shard == Shard::all](const Tensors& came) {
         const GradMode mode(record);
         const auto end = came.begin() + static_cast<std::ptrdiff_t>(counts.size());
         const Tensors outputs(came.begin(), end), anchors(end, came.end());

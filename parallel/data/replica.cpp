@@ -8,15 +8,12 @@
 #include "actors/cell/actor_cell.h"
 #include "autograd/distributed/optim/held_module.h"
 #include "autograd/distributed/optim/optimizer_messages.h"
-#include "autograd/distributed/optim/parameter_pieces.h"
-#include "collective/engine.h"
 #include "core/base/generator.h"
 #include "core/base/seed_stream.h"
 #include "core/graph/copy_on_write.h"
 #include "core/graph/node.h"
 #include "core/tensor/creation.h"
 #include "ops/ops.h"
-#include "optim/optimizer.h"
 #include "parallel/data/reducer_names.h"
 #include "parallel/sharded/cut_parts.h"
 #include "parallel/tensor/placement.h"
@@ -29,13 +26,7 @@ struct Joined {
   GradientReducer reducer;
   Tensors buffers;
   CutParts parts = {};
-  bool divides = false;     // Shard::none does not
-  int64_t sent_before = 0;  // by the worker, when the last step began
-
-  static int64_t sent() {
-    auto& worker = internal::actors::current_cell()->host().worker;
-    return internal::collective::GroupEngine::of(worker).sent_bytes();
-  }
+  bool divides = false;  // Shard::none does not
 };
 
 constexpr std::string_view kReplica = "replica ";  // begins what is attached to the actor
@@ -154,7 +145,7 @@ Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
 // Without elements: it counts for nothing wherever it is put.
 Tensor give_anchor(const std::string& key) {
   const auto here = joined(key);
-  if (!here->divides && here->buffers.empty()) here->sent_before = Joined::sent();
+  if (!here->divides && here->buffers.empty()) count_sent_from_here();
   return here->reducer.anchor().slice(0, 0, 0);
 }
 
@@ -162,41 +153,19 @@ Task<void> take_buffers(std::string key, uint64_t number) {
   const auto here = joined(key);
   const Future<void> gathered = here->reducer.gathered();
   co_await gathered;
-  here->sent_before = Joined::sent();
+  count_sent_from_here();
   if (here->buffers.empty()) co_return;
   const auto taking = take_from_first(here->group, here->buffers,
                                       here->reducer.name() + "/buffers " + std::to_string(number));
   co_await taking;
 }
 
-ReplicaBytes bytes(Actor& actor, const std::string& key) {
-  const auto here = joined(key);
-  const auto cell = internal::actors::current_cell();
-  ReplicaBytes out{.actor = cell->label(), .sent = Joined::sent() - here->sent_before};
-  std::vector<const TensorImpl*> counted;
-  for (const auto& some : optim::pieces_here())
-    for (const auto& p : some->pieces()) {
-      const Tensor& whole = p.whole;
-      const auto size = p.shape.numel() * static_cast<int64_t>(item_size(whole.dtype()));
-      const int64_t piece = p.piece.defined() ? static_cast<int64_t>(p.piece.nbytes()) : 0;
-      const bool in_part = some->word() == std::string_view(word(Shard::all));
-      out.whole += size;
-      out.parameters += in_part ? piece : size;
-      out.gradients += some->whole_gradients() ? size : piece;
-      if (in_part) out.in_parts += size;
-      counted.push_back(in_part ? p.piece.defined() ? p.piece.impl() : nullptr : whole.impl());
-    }
-  for (const Tensor& p : actor.parameters()) {
-    if (std::ranges::find(counted, p.impl()) != counted.end()) continue;
-    const auto size = static_cast<int64_t>(p.nbytes());
-    out.whole += size, out.parameters += size;
-    if (p.requires_grad()) out.gradients += size;
+Task<RankBytes> bytes(Actor& actor, std::string key) {
+  if (!key.empty()) {
+    const Future<void> gathered = joined(key)->reducer.gathered();
+    co_await gathered;
   }
-  for (const Stateful* s : Stateful::made_by(cell.get()))
-    if (dynamic_cast<const optim::Optimizer*>(s))
-      for (const auto& [name, t] : s->state())
-        if (t.dim() > 0) out.state += static_cast<int64_t>(t.nbytes());
-  return out;
+  co_return rank_bytes(actor);
 }
 
 Task<StateDict> state_dict(Actor& actor, std::string key, uint64_t number) {

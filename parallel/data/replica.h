@@ -7,7 +7,7 @@
 #include "collective/group.h"
 #include "core/graph/stateful.h"
 #include "parallel/data/gradient_reducer.h"
-#include "parallel/data/replicas_report.h"
+#include "parallel/sharded/rank_bytes.h"
 
 namespace troupe::parallel {
 
@@ -38,8 +38,8 @@ inline constexpr internal::actors::CommonMethod<void(std::string key, bool on)> 
 /// Driver to replicas: state_dict(). `number`: of the message. The state is the first one's to give.
 inline constexpr internal::actors::CommonMethod<StateDict(std::string key, uint64_t number)> kState{
     "replica.state"};
-/// Driver to replicas: what each has, and sends.
-inline constexpr internal::actors::CommonMethod<ReplicaBytes(std::string key)> kBytes{"replica.bytes"};
+/// Driver to replicas, or to any actor, with an empty key: what it has, and sent, when the last step is over.
+inline constexpr internal::actors::CommonMethod<RankBytes(std::string key)> kBytes{"replica.bytes"};
 /// Driver to replicas: load_state_dict().
 inline constexpr internal::actors::CommonMethod<void(std::string key, StateDict state)> kLoadState{
     "replica.load_state"};

@@ -12,12 +12,6 @@ namespace troupe::parallel {
 
 namespace {
 
-std::string text(const std::vector<MeshDim>& dims) {
-  std::string all;
-  for (const MeshDim& d : dims) all += fmt::format("{}{} {}", all.empty() ? "" : " x ", d.name, d.size);
-  return all.empty() ? "none" : all;
-}
-
 struct MeshCount final : internal::actors::Extension {
   std::atomic<uint64_t> meshes{0};
 };
@@ -30,10 +24,16 @@ size_t Points::size() const {
   return n;
 }
 
+std::string Points::str() const {
+  std::string all;
+  for (const MeshDim& d : dims_) all += fmt::format("{}{} {}", all.empty() ? "" : " x ", d.name, d.size);
+  return all.empty() ? "none" : all;
+}
+
 size_t Points::index(std::string_view dim) const {
   const auto at = std::ranges::find(dims_, dim, &MeshDim::name);
   if (at == dims_.end())
-    throw_invalid(fmt::format("[mesh] there is no dimension {}. There are: {}", dim, text(dims_)));
+    throw_invalid(fmt::format("[mesh] there is no dimension {}. There are: {}", dim, str()));
   return static_cast<size_t>(at - dims_.begin());
 }
 
@@ -67,7 +67,7 @@ void Points::check_count(std::string_view dim, size_t count) const {
 
 void Points::check_only() const {
   if (size() != 1)
-    throw_invalid(fmt::format("[mesh] there are {} actors ({}): choose one with at()", size(), text(dims_)));
+    throw_invalid(fmt::format("[mesh] there are {} actors ({}): choose one with at()", size(), str()));
 }
 
 void Points::check_all(size_t count) const {

@@ -36,6 +36,8 @@ class Points {
   const std::vector<MeshDim>& dims() const& { return dims_; }
   std::vector<MeshDim> dims() && { return std::move(dims_); }
   size_t size() const;
+  /// "dp 2 x pp 2".
+  std::string str() const;
   /// `invalid`, listing them, if there is no such dimension.
   size_t index(std::string_view dim) const;
   size_t size(std::string_view dim) const { return dims_[index(dim)].size; }
@@ -63,6 +65,8 @@ class ActorMesh {
   ActorMesh(Points points, std::vector<RRef<T>> actors)
       : points_(std::move(points)), actors_(std::move(actors)) {}
 
+  /// For optim::Distributed<O> optimizer(model, {...}): all actors.
+  operator std::vector<AnyRef>() const { return {actors_.begin(), actors_.end()}; }
   /// In the order of the points.
   const std::vector<RRef<T>>& actors() const& { return actors_; }
   std::vector<RRef<T>> actors() && { return std::move(actors_); }

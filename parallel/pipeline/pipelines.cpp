@@ -7,6 +7,7 @@
 
 #include "actors/worker/worker.h"
 #include "core/async/future_combinators.h"
+#include "parallel/data/replica.h"
 #include "parallel/pipeline/micro_batch.h"
 #include "rref/ref_table.h"
 
@@ -31,11 +32,19 @@ void check_options(const PipelineOptions& options, bool ranks_meet) {
         "run again: use Checkpoint::never, or checkpoint() within the stage");
 }
 
+// The tensors that a stage sent to stages of other workers.
+int64_t sent_to_stages(const StepReport& step, size_t stage) {
+  int64_t bytes = 0;
+  for (const StepReport::Message& m : step.messages)
+    if (static_cast<size_t>(m.from) == stage && (m.to - m.from) % step.workers != 0) bytes += m.bytes;
+  return bytes;
+}
+
 }  // namespace
 
 Pipelines::Pipelines(const Here& here, Points points, const std::vector<AnyRef>& actors, const Stage& method,
                      PipelineOptions options, PipelinesDims dims)
-    : points_(points.without(dims.stages)) {
+    : all_(points), points_(points.without(dims.stages)), stages_(dims.stages) {
   points.check_all(actors.size());
   if (has(points_, dims.replicas)) dim_ = dims.replicas, replicas_ = points_.size(dim_);
   const size_t stages = points.size(dims.stages), count = points_.size();
@@ -96,11 +105,55 @@ std::vector<StepOptions> Pipelines::options_of_replicas(const StepOptions& optio
   return all;
 }
 
-std::string Pipelines::place(size_t pipeline) const {
+std::string Pipelines::coordinates(size_t pipeline, const std::string& but) const {
   std::string text;
   for (const MeshDim& d : points_.dims())
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", d.name, points_.coordinate(pipeline, d.name));
-  return "(" + text + ")";
+    if (d.name != but)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", d.name, points_.coordinate(pipeline, d.name));
+  return text;
+}
+
+Future<PipelinesReport> Pipelines::report() const {
+  PipelinesReport out{.mesh = all_.str(), .replicas = dim_, .last_step = {}, .ways = {}, .places = {}};
+  const PipelineOptions& options = pipelines_.front().options_;
+  if (replicas_ > 1) out.ways = {options.shard, options.gather, options.reduce};
+  std::vector<StepReport> steps;
+  for (const Pipeline& p : pipelines_) steps.push_back(p.step_report());
+  const StepReport& longest = *std::ranges::max_element(steps, {}, &StepReport::duration);
+  out.ways.uses = longest.workers ? longest.micro_batches : options.micro_batches;
+  if (longest.workers) out.last_step = longest.str().substr(0, longest.str().find('\n'));
+
+  std::vector<StageActor> ranks;  // in the order of the places
+  for (size_t s = 0; s < all_.size(stages_); ++s)
+    for (size_t i = 0; i < pipelines_.size(); ++i) {
+      if (replica_of_[i] > 0) continue;
+      const std::string others = coordinates(i, dim_);
+      out.places.push_back({fmt::format("{} {}{}{}", stages_, s, others.empty() ? "" : ", ", others), {}});
+      for (size_t r = 0; r < replicas_; ++r) {
+        const size_t own = dim_.empty() ? i : i + r * points_.stride(dim_);
+        ranks.push_back(pipelines_[own].stages_[s].part);
+        out.places.back().replicas.push_back({.to_stages = sent_to_stages(steps[own], s)});
+      }
+    }
+  std::vector<Future<void>> ready;
+  for (const Pipeline& p : pipelines_) ready.push_back(p.ready_);
+  return all(ready)
+      .then([ranks](const std::vector<Unit>&) {
+        std::vector<Future<RankBytes>> asked;
+        for (const StageActor& rank : ranks) asked.push_back(kBytes.ask(rank.actor, rank.replicas));
+        return all(asked);
+      })
+      .then([out](const std::vector<RankBytes>& answers) {
+        PipelinesReport report = out;
+        auto answer = answers.begin();
+        for (auto& place : report.places)
+          for (RankBytes& rank : place.replicas) {
+            const int64_t to_stages = rank.to_stages;
+            rank = *answer++;
+            rank.to_stages = to_stages;
+          }
+        return report;
+      });
 }
 
 // A step of all of them, or of none: where one fails, nobody waits for the others' any more.

@@ -7,6 +7,7 @@
 
 #include "parallel/mesh/actor_mesh.h"
 #include "parallel/pipeline/pipeline.h"
+#include "parallel/pipeline/pipelines_report.h"
 
 namespace troupe::parallel {
 
@@ -38,7 +39,13 @@ class Pipelines {
   template <class T>
   Pipelines(const Here& here, const ActorMesh<T>& model, const Stage& method, PipelineOptions options = {},
             PipelinesDims dims = {})
-      : Pipelines(here, model.points(), any_refs(model.actors()), method, std::move(options),
+      : Pipelines(here, model.points(), model, method, std::move(options), std::move(dims)) {}
+  /// The same of actors with a method `forward`, and a `loss`.
+  template <class T>
+  requires requires { &T::forward, &T::loss; }
+  Pipelines(const Here& here, const ActorMesh<T>& model, PipelineOptions options = {},
+            PipelinesDims dims = {})
+      : Pipelines(here, model, stage<&T::forward>().template with_loss<&T::loss>(), std::move(options),
                   std::move(dims)) {}
   Pipelines(const Here& here, Points points, const std::vector<AnyRef>& actors, const Stage& method,
             PipelineOptions options, PipelinesDims dims);
@@ -62,20 +69,21 @@ class Pipelines {
   /// For its report, say. In the order of the mesh's points, without the dimension of the stages.
   const Pipeline& pipeline(size_t i) const& { return pipelines_.at(i); }
   size_t replicas() const { return replicas_; }
+  /// The bytes that each actor keeps, and sent in the last step, beside the formulas; str() is a table.
+  Future<PipelinesReport> report() const;
 
  private:
-  template <class T>
-  static std::vector<AnyRef> any_refs(const std::vector<RRef<T>>& actors) {
-    return {actors.begin(), actors.end()};
-  }
   std::vector<Value> rows_of_replicas(const Value& batch, const char* what) const;
   int micro_batches(const std::vector<Value>& of_replicas, const char* what) const;
   std::vector<StepOptions> options_of_replicas(const StepOptions& options) const;
   template <class F>
   auto begin_all(const F& begin);
-  std::string place(size_t pipeline) const;
+  /// In all dimensions but one.
+  std::string coordinates(size_t pipeline, const std::string& but) const;
+  std::string place(size_t pipeline) const { return "(" + coordinates(pipeline, "") + ")"; }
 
-  Points points_;    // of the pipelines
+  Points all_, points_;  // of the actors, of the pipelines
+  std::string stages_;
   std::string dim_;  // of the replicas; empty: none
   size_t replicas_ = 1;
   std::vector<size_t> replica_of_;  // by pipeline

@@ -8,9 +8,8 @@
 #include "autograd/distributed/optim/held_module.h"
 #include "core/graph/node.h"
 #include "ops/ops.h"
+#include "parallel/sharded/member_part.h"
 #include "parallel/sharded/part_pieces.h"
-#include "parallel/sharded/sharded.h"
-#include "parallel/sharded/sharded_module.h"
 #include "parallel/tensor/placement.h"
 
 namespace troupe::parallel {
@@ -22,10 +21,11 @@ class ParameterMembers final : public nn::Members {
   void operator()(const std::string& name, Tensor& parameter) override {
     if (parameter.defined()) all.emplace_back(prefix_ + name, &parameter);
   }
-  void operator()(const std::string& name, nn::Module& child) override {
+  void operator()(const std::string& name, nn::Module& child) override { add(name, child); }
+  void add(const std::string& name, nn::Module& module) {
     const std::string before = prefix_;
-    prefix_ += name + ".";
-    child.members(*this);
+    if (!name.empty()) prefix_ += name + ".";
+    module.members(*this);
     prefix_ = before;
   }
   void buffer(const std::string&, Tensor&) override {}
@@ -38,8 +38,19 @@ class ParameterMembers final : public nn::Members {
 struct Found {
   std::string name;
   ShardedPart* part;
-  nn::Module* module;
+  MemberPart::Modules modules;  // by their names in the actor's module
 };
+
+std::string name_within(const std::string& name, const std::string& member) {
+  return name.empty() || member.empty() ? name + member : name + "." + member;
+}
+
+void add_parts(HasMemberParts& of, const std::string& name, std::vector<Found>& all) {
+  for (MemberPart* part : of.member_parts()) {
+    all.push_back({name_within(name, part->name), part, part->modules});
+    for (auto& [member, module] : all.back().modules) member = name_within(name, member);
+  }
+}
 
 Tensors parameters_in(const std::vector<PartPieces::Parameter>& all) {
   Tensors out;
@@ -49,11 +60,13 @@ Tensors parameters_in(const std::vector<PartPieces::Parameter>& all) {
 
 void find(nn::Module& module, const std::string& name, const std::string& within, std::vector<Found>& all) {
   auto* const part = dynamic_cast<ShardedPart*>(&module);
-  if (part && !within.empty())
+  auto* const has_parts = dynamic_cast<HasMemberParts*>(&module);
+  if ((part || has_parts) && !within.empty())
     throw_invalid("[Sharded] part " + name + " lies within part " + within + ": parts have no parts");
-  if (part) all.push_back({name, part, &module});
+  if (part) all.push_back({name, part, {{name, &module}}});
+  if (has_parts) add_parts(*has_parts, name, all);
   for (auto& [child, inner] : module.children())
-    find(*inner, name.empty() ? child : name + "." + child, part ? name : within, all);
+    find(*inner, name_within(name, child), part || has_parts ? name : within, all);
 }
 
 }  // namespace
@@ -62,8 +75,8 @@ CutParts::CutParts(Actor& actor, const Group& group, Per gather, Per reduce) {
   const std::string label = internal::actors::current_cell()->label();
   const nn::HeldModule held(actor);
   std::vector<Found> found;
-  if (auto* const beside = dynamic_cast<ShardedModule*>(&actor))
-    for (PartBeside& part : beside->parts()) found.push_back({part.name, &part, part.layer});
+  if (auto* const has_parts = dynamic_cast<HasMemberParts*>(&actor))
+    add_parts(*has_parts, "", found);
   else if (held)
     find(*held.get(), "", "", found);
   const Tensors all = actor.parameters();
@@ -79,7 +92,7 @@ CutParts::CutParts(Actor& actor, const Group& group, Per gather, Per reduce) {
       throw_invalid("[data parallel] part " + f.name + " of actor " + label +
                     " was cut before: make new actors for other replicas");
     ParameterMembers members;
-    f.module->members(members);
+    for (const auto& [name, module] : f.modules) members.add(name, *module);
     parameters.emplace_back();
     std::map<const TensorImpl*, size_t> here;
     for (auto& [member, t] : members.all) {
@@ -87,7 +100,7 @@ CutParts::CutParts(Actor& actor, const Group& group, Per gather, Per reduce) {
       const auto [at, is_new] = here.emplace(t->impl(), parameters.back().size());
       if (is_new) parameters.back().push_back({{}, {}, *t});
       auto& p = parameters.back()[at->second];
-      p.names.push_back((f.name.empty() ? "" : f.name + ".") + member);
+      p.names.push_back(member);
       p.members.push_back(t);
     }
     for (const auto& [impl, i] : here) ++uses[impl];

@@ -33,4 +33,11 @@ inline Shard shard_named(std::string_view text) {
   throw_invalid("[shard] \"" + std::string(text) + "\": expected none, state, gradients or all");
 }
 
+/// "step" as Per::step. `invalid` for what is neither.
+inline Per per_named(std::string_view text) {
+  if (text == "use") return Per::use;
+  if (text == "step") return Per::step;
+  throw_invalid("[shard] \"" + std::string(text) + "\": expected use or step");
+}
+
 }  // namespace troupe::parallel

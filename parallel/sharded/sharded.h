@@ -45,7 +45,8 @@ class ShardedPart {
 ///
 /// Elsewhere it is a module around M, whose call does not wait. Calls are those of actors' methods; all
 /// replicas call the same parts in the same order. Within a call parameters are whole, and nothing waits: of
-/// an M that gives a tp::Part, the call gives the sum over the ranks, which it waits for afterwards.
+/// an M that gives a tp::Part, the call gives the sum over the ranks, which it waits for afterwards. Of a
+/// tp::TransformerEncoderLayer each half is a part.
 /// Outside of them the parameters of M are pieces, of one dimension or undefined. A parameter that several
 /// parts share, and one that needs no gradient, stays whole.
 template <class M>
@@ -56,7 +57,12 @@ class Sharded final : public nn::Module, public ShardedPart {
 
   template <class... A>
   Task<Tensor> operator()(A... args) {
-    if constexpr (std::is_same_v<std::invoke_result_t<M&, const A&...>, tp::Part>)
+    using Result = std::invoke_result_t<M&, const A&...>;
+    if constexpr (std::is_same_v<Result, Task<Tensor>>)
+      static_assert(sizeof(M) == 0,
+                    "nothing waits within a part: make parts of the members of this module (of a "
+                    "tp::TransformerEncoderLayer it is done: include troupe/tensor_parallel.h)");
+    else if constexpr (std::is_same_v<Result, tp::Part>)
       return sum_of([this, args = std::tuple(std::move(args)...)] {
         return std::apply([this](const A&... a) { return module(a...); }, args);
       });

@@ -12,10 +12,16 @@ ShardedModule::ShardedModule(const Value& spec) : net_(nn::make(spec)) {
     parts_.emplace_back("", net_.get());
 }
 
+std::vector<MemberPart*> ShardedModule::member_parts() {
+  std::vector<MemberPart*> all;
+  for (LayerPart& own : parts_) all.push_back(&own.part);
+  return all;
+}
+
 Task<Tensor> ShardedModule::forward(Tensor x) {
-  for (PartBeside& part : parts_) {
-    std::function<Tensor()> run = [layer = part.layer, x] { return (*layer)(x); };
-    x = co_await part.use(std::move(run));
+  for (LayerPart& own : parts_) {
+    std::function<Tensor()> run = [layer = own.layer, x] { return (*layer)(x); };
+    x = co_await own.part.use(std::move(run));
   }
   co_return x;
 }

@@ -7,26 +7,18 @@
 
 #include "autograd/distributed/optim/module_actor.h"
 #include "core/value/value.h"
-#include "parallel/sharded/sharded.h"
+#include "parallel/sharded/member_part.h"
 
 namespace troupe::parallel {
 
-/// A part that an actor has beside a module, which is none.
-struct PartBeside final : ShardedPart {
-  PartBeside(std::string n, nn::Layer* l) : name(std::move(n)), layer(l) {}
-  using ShardedPart::use;
-  const std::string name;  ///< of the layer in the actor's module; empty: it is that
-  nn::Layer* const layer;
-};
-
 /// An actor around a module that nn::make() makes. Each layer of a sequential is a part; any other module is
 /// one. Its parameters have the names that they have in "Module". Every program knows it.
-class ShardedModule final : public nn::AnyModuleActor {
+class ShardedModule final : public nn::AnyModuleActor, public HasMemberParts {
  public:
   explicit ShardedModule(const Value& spec);
   Task<Tensor> forward(Tensor x);
   nn::Module& any_module() override { return *net_; }
-  std::deque<PartBeside>& parts() & { return parts_; }
+  std::vector<MemberPart*> member_parts() override;
 
   static constexpr auto remote =
       methods<doc<constructor<Value>, "A network whose layers are parts of replicas.", "spec">,
@@ -34,7 +26,12 @@ class ShardedModule final : public nn::AnyModuleActor {
 
  private:
   const std::shared_ptr<nn::Layer> net_;
-  std::deque<PartBeside> parts_;
+  struct LayerPart {
+    LayerPart(const std::string& name, nn::Layer* l) : layer(l), part(name, {{name, l}}) {}
+    nn::Layer* const layer;
+    MemberPart part;
+  };
+  std::deque<LayerPart> parts_;
 };
 
 }  // namespace troupe::parallel

@@ -79,6 +79,18 @@ Tensor converted_here(const Conversion& c, const Tensor& x, size_t rank) {
   return c.kind == Kind::enter ? x : ops::clone(piece(x, c.dim, c.sizes, rank));
 }
 
+// What a rank sends of x: of an all_reduce as of a reduce_scatter and an all_gather.
+void count_sent(Kind kind, const Tensor& x, const Meeting& at) {
+  if (!at.sends) return;
+  const auto n = static_cast<int64_t>(at.group.size()), bytes = static_cast<int64_t>(x.nbytes());
+  if (kind == Kind::sum)
+    *at.sends += 2 * bytes * (n - 1) / n;
+  else if (kind == Kind::gather || kind == Kind::join)
+    *at.sends += bytes * (n - 1);
+  else if (kind == Kind::sum_scatter || kind == Kind::exchange)
+    *at.sends += bytes * (n - 1) / n;
+}
+
 Future<Tensor> exchanged(const Conversion& c, const Tensor& x, const Meeting& at) {
   const size_t rank = at.group.rank();
   Tensors pieces;
@@ -102,6 +114,7 @@ Future<Tensor> converted(const Conversion& c, const Tensor& x, const Meeting& at
   const NoGradGuard off;
   const Tensor own = x.detach();
   if (!c.waits()) return Future<Tensor>::ready(converted_here(c, own, at.group.rank()));
+  count_sent(c.kind, own, at);
   if (c.kind == Kind::exchange) return exchanged(c, own, at);
   const CollectiveOptions options{.tag = at.tag, .rows = c.kind == Kind::sum ? Sizes() : c.sizes};
   if (c.kind == Kind::sum) return at.group.all_reduce(own, options);
@@ -207,6 +220,7 @@ Future<Tensors> ConversionStep::begin_checked(Tensors grads, uint64_t pass) cons
   };
   if (back.kind == Kind::sum) {
     const CollectiveOptions options{.tag = at.tag};
+    count_sent(Kind::sum, grad, at);
     return then(at.group.all_reduce(Tensors{grad.detach(), any}, options),
                 [result](const Tensors& sums) { return result(sums[0], sums[1]); });
   }
@@ -343,6 +357,7 @@ Future<Tensor> largest(const Tensor& x, const Group& group, std::string_view lay
   if (alone(group)) return Future<Tensor>::ready(x.detach());
   const Meeting at = MeetingsOfWorker::here("largest")->next(group, "largest", layer);
   const CollectiveOptions options{.op = ReduceOp::max, .tag = at.tag};
+  count_sent(Kind::sum, x, at);
   return at.group.all_reduce(x.detach(), options);
 }
 

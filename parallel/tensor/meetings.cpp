@@ -49,6 +49,7 @@ Meeting Meetings::next(const Group& group, const char* what, std::string_view la
     }
   }
   for (const Group& g : gone) GroupEngine::of(worker_).forget(g);
+  if (const auto* const own = worker_.extension<MeetingsOfWorker>()) meeting.sends = own->sends();
   return meeting;
 }
 

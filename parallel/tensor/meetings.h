@@ -1,5 +1,6 @@
 // Where conversions of several ranks meet: under which name of a group, and by which tag.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -26,10 +27,11 @@ struct Meeting {
   uint64_t call = 0;  ///< the number of its call
   /// What the call waits for before it gives anything to others; null unless ranks are checked.
   std::shared_ptr<std::vector<Future<void>>> checks = nullptr;
+  std::shared_ptr<std::atomic<int64_t>> sends = nullptr;  ///< MeetingsOfWorker::converted_bytes()
   /// That of its gradient in a pass. Passes over one step are under way at the same time.
   Meeting in_pass(uint64_t pass) const { return of("back in pass " + std::to_string(pass)); }
   /// Of what goes with it.
-  Meeting of(const std::string& what) const { return {group, tag + ", " + what, call}; }
+  Meeting of(const std::string& what) const { return {group, tag + ", " + what, call, nullptr, sends}; }
 };
 
 /// The meetings of conversions in one context on one worker, or of all without a context. Thread-safe.
@@ -105,8 +107,12 @@ class MeetingsOfWorker final : public internal::actors::Extension {
   static std::shared_ptr<Meetings> here(const char* what);
 
   void stop() override { without_context_.stop(); }
+  /// What formulas say that conversions here have sent to other ranks, forward and back.
+  int64_t converted_bytes() const { return *sends_; }
+  const std::shared_ptr<std::atomic<int64_t>>& sends() const { return sends_; }
 
  private:
+  const std::shared_ptr<std::atomic<int64_t>> sends_ = std::make_shared<std::atomic<int64_t>>(0);
   Meetings without_context_;
 };
 

@@ -110,20 +110,29 @@ TransformerEncoderLayer::TransformerEncoderLayer(Group group, nn::TransformerEnc
       options_(o) {}
 
 Task<Tensor> TransformerEncoderLayer::operator()(Tensor x) {
-  const bool first = options_.norm_first;
-  const Part attended = self_attn(first ? norm1(x) : x);
-  Tensor sum = co_await attended;
-  x = ops::add(x, dropout1(sum));
-  if (!first) x = norm1(x);
-  const Part fed = feed(first ? norm2(x) : x);
-  sum = co_await fed;
-  x = ops::add(x, dropout2(sum));
-  co_return first ? x : norm2(x);
+  const Part attending = attend(x);
+  Tensor sum = co_await attending;
+  x = attended(x, sum);
+  const Part feeding = feed(x);
+  sum = co_await feeding;
+  co_return fed(x, sum);
+}
+
+Part TransformerEncoderLayer::attend(const Tensor& x) { return self_attn(norm_first() ? norm1(x) : x); }
+
+Tensor TransformerEncoderLayer::attended(const Tensor& x, const Tensor& sum) {
+  const Tensor y = ops::add(x, dropout1(sum));
+  return norm_first() ? y : norm1(y);
 }
 
 Part TransformerEncoderLayer::feed(const Tensor& x) {
-  const Tensor wide = linear1(x);
+  const Tensor wide = linear1(norm_first() ? norm2(x) : x);
   return linear2(dropout(options_.activation == "gelu" ? ops::gelu(wide) : ops::relu(wide)));
+}
+
+Tensor TransformerEncoderLayer::fed(const Tensor& x, const Tensor& sum) {
+  const Tensor y = ops::add(x, dropout2(sum));
+  return norm_first() ? y : norm2(y);
 }
 
 void TransformerEncoderLayer::members(nn::Members& m) {

@@ -46,13 +46,19 @@ class Attention final : public nn::Module, public CutModule {
 ///
 /// Dropout of what is whole has the same masks on all ranks, those of one process; of what is cut, each rank
 /// has its own.
-class TransformerEncoderLayer final : public nn::Module {
+class TransformerEncoderLayer : public nn::Module {
  public:
   using Options = nn::TransformerEncoderLayerOptions;
   TransformerEncoderLayer(Group group, int64_t width, int64_t heads, const Options& options = {});
 
   /// x [batch, time, width], whole -> whole.
   Task<Tensor> operator()(Tensor x);
+  /// Its halves, each of which ends where the ranks sum; and what then comes of x and the sum.
+  Part attend(const Tensor& x);
+  Tensor attended(const Tensor& x, const Tensor& sum);
+  Part feed(const Tensor& x);
+  Tensor fed(const Tensor& x, const Tensor& sum);
+  bool norm_first() const { return options_.norm_first; }
   void members(nn::Members& m) override;
   void reset(Generator& generator) override;
   std::string str() const override;
@@ -66,7 +72,6 @@ class TransformerEncoderLayer final : public nn::Module {
  private:
   TransformerEncoderLayer(Group group, nn::TransformerEncoderLayer whole, int64_t width, int64_t heads,
                           const Options& options);
-  Part feed(const Tensor& x);
 
   Group group_;
   int64_t width_, heads_;

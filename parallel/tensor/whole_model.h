@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "parallel/mesh/actor_mesh.h"
 #include "rref/any_ref.h"
 
 namespace troupe::parallel {
@@ -19,15 +18,6 @@ void gather_to(const std::vector<AnyRef>& actors, const std::string& file);
 /// that path. `invalid`, and nothing is changed, unless the file has all that they have, in these shapes, and
 /// nothing else. Blocks.
 void load_whole(const std::vector<AnyRef>& actors, const std::string& file);
-
-template <class T>
-void gather_to(const ActorMesh<T>& model, const std::string& file) {
-  gather_to(std::vector<AnyRef>(model.actors().begin(), model.actors().end()), file);
-}
-template <class T>
-void load_whole(const ActorMesh<T>& model, const std::string& file) {
-  load_whole(std::vector<AnyRef>(model.actors().begin(), model.actors().end()), file);
-}
 
 /// Part of every worker's set-up.
 void install_whole_models(internal::actors::Worker& worker);

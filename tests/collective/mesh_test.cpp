@@ -158,3 +158,22 @@ TEST_CASE("those that are left go on as a group of their own") {
   for (const auto& sum : {a, b})
     CHECK(cluster.await(sum).value().to_vector<float>() == std::vector<float>{2, 2});
 }
+
+TEST_CASE("dimensions are read from text, and the last one has what the others leave") {
+  const std::vector<std::string> names{"dp", "pp", "tp"};
+  const auto sizes = [&](const std::string& text, size_t members = 1) {
+    std::vector<size_t> all;
+    for (const MeshDim& d : mesh_dims(text, names, members)) all.push_back(d.size);
+    return all;
+  };
+  using Sizes = std::vector<size_t>;
+  CHECK(sizes("") == Sizes{1, 1, 1});
+  CHECK(sizes("tp=2,dp=3") == Sizes{3, 1, 2});
+  CHECK(sizes("", 8) == Sizes{1, 1, 8});
+  CHECK(sizes("dp=2", 8) == Sizes{2, 1, 4});
+  CHECK(sizes("dp=2,tp=2", 8) == Sizes{2, 1, 2});  // a mesh of 8 refuses it
+  CHECK(sizes("dp=3", 8) == Sizes{3, 1, 1});
+  CHECK(sizes("dp=4,pp=4", 8) == Sizes{4, 4, 1});
+  for (const char* bad : {"dp", "dp=0", "dp=-1", "dp=2x", "xp=2", ",", "dp=2,,tp=2"})
+    CHECK_THAT(error_of([&] { sizes(bad); }).what(), Contains("expected dp=N, pp=N, tp=N"));
+}

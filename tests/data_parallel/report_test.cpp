@@ -42,10 +42,10 @@ struct ReportWorld {
   SimCluster cluster;
   std::optional<DataParallel<ReportActor>> net;
   std::optional<optim::Distributed<optim::Adam>> optimizer;
-  ReportWorld(size_t n, Shard shard) : cluster(1, int(n) + 1, hosting<ReportActor>()) {
+  ReportWorld(size_t n, Shard shard, Per per) : cluster(1, int(n) + 1, hosting<ReportActor>()) {
     std::vector<RRef<ReportActor>> all;
     for (size_t r = 0; r < n; ++r) all.push_back(cluster.spawn<ReportActor>(0, r + 1));
-    net.emplace(all, DataParallelOptions{.shard = shard});
+    net.emplace(all, DataParallelOptions{.shard = shard, .gather = per, .reduce = per});
     cluster.await(net->ready()).value();
     optimizer.emplace(*net, optim::AdamOptions{.lr = 1e-3});
   }
@@ -77,13 +77,19 @@ TEST_CASE("what replicas report of themselves is what formulas say, and what the
   struct Formula {
     Shard shard;
     double parameters, gradients, state, sent;  // of all parameters
+    Per per = Per::use;
   };
   const double piece = 1 / double(n), others = 1 - piece, all = 4 * 4 * 512 * 512;
   for (const Formula& f :
-       {Formula{Shard::none, 1, 1, 2, 2}, Formula{Shard::state, 1, 1, 2 * piece, 3},
-        Formula{Shard::gradients, 1, piece, 2 * piece, 2}, Formula{Shard::all, piece, piece, 2 * piece, 3}}) {
+       {Formula{Shard::all, piece, piece, 2 * piece, 2, Per::step}, Formula{Shard::none, 1, 1, 2, 2},
+        Formula{Shard::state, 1, 1, 2 * piece, 3}, Formula{Shard::gradients, 1, piece, 2 * piece, 2},
+        Formula{Shard::all, piece, piece, 2 * piece, 3}}) {
     INFO(word(f.shard) << " on " << n);
-    ReportWorld world(n, f.shard);
+    ReportWorld world(n, f.shard, f.per);
+    for (const RankBytes& b : world.cluster.await(world.net->report()).value().replicas) {
+      CHECK(b.sent == 0);  // not what joining sent
+      CHECK(double(b.parameters) == Approx(f.parameters * all).epsilon(0.001));
+    }
     world.step();
     std::vector<double> before;
     for (size_t r = 1; r <= n; ++r) before.push_back(world.network(r));
@@ -92,7 +98,7 @@ TEST_CASE("what replicas report of themselves is what formulas say, and what the
     REQUIRE(report.replicas.size() == n);
     for (size_t r = 0; r < n; ++r) {
       CHECK(report.replicas[r].whole == int64_t(all));
-      for (const ReplicaBytes& b : {report.replicas[r], report.expected(r)}) {
+      for (const RankBytes& b : {report.replicas[r], report.expected(r)}) {
         CHECK(double(b.parameters) == Approx(f.parameters * all).epsilon(0.001));
         CHECK(double(b.gradients) == Approx(f.gradients * all).epsilon(0.001));
         CHECK(double(b.state) == Approx(f.state * all).epsilon(0.001));

@@ -7,6 +7,7 @@
 
 #include "data/prefetch.h"
 #include "data/safetensors.h"
+#include "parallel/sharded/sharded.h"
 #include "parallel/tensor/convert.h"
 #include "troupe/profile.h"
 using namespace troupe;
@@ -241,4 +242,11 @@ nn::Layer& use() { return nn::Sequential(nn::Linear(2, 2))[0]; }
 #elif CASE == 30
 // CASE: this is a rank's summand, and no tensor yet: co_await it, or tp::sum() it
 Tensor use(Tensor x, tp::Part part) { return x + part; }
+
+#elif CASE == 31
+// CASE: nothing waits within a part: make parts of the members of this module
+struct Waits : nn::Module {
+  Task<Tensor> operator()(Tensor x) { co_return x; }
+};
+Task<Tensor> use(parallel::Sharded<Waits>& part, Tensor x) { return part(x); }
 #endif

@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "parallel/pipeline/module_stage.h"
 #include "parallel/tensor/linear.h"
 #include "tests/support/error_of.h"
 #include "tests/support/nothing_left.h"
@@ -132,4 +133,43 @@ TEST_CASE("what pipelines over a mesh cannot do is refused before anything is se
           "1 rows for 2 replicas");
   refused([&] { train.step(Value(world.x), Value(world.y), {.weights = {1, 2, 3, 4}}); }, "several replicas");
   CHECK(train.step(Value(world.x), Value(world.y)).weight == 6);
+}
+
+namespace {
+
+// Of which nothing waits.
+struct PlainNet : nn::Module {
+  explicit PlainNet(const Mesh& mesh) : last(mesh.coordinate("pp") + 1 == mesh.size("pp")) {}
+  Tensor forward(const Tensor& x) { return last ? linear(x) : ops::tanh(linear(x)); }
+  Tensor loss(const Tensor& y, const Tensor& target) { return ops::mse_loss(y, target); }
+  void members(nn::Members& m) override { m("linear", linear); }
+  nn::Linear linear{4, 4};
+  const bool last;
+};
+using PlainStage = parallel::ModuleStage<PlainNet>;
+
+}  // namespace
+
+TEST_CASE("modules are stages by their forward and loss") {
+  manual_seed(3);
+  const auto cluster = Cluster::in_process(5, hosting<PlainStage>());
+  const Mesh mesh(*cluster, {{"dp", 2}, {"pp", 2}}, {1, 2, 3, 4});
+  const auto model = parallel::spawn<PlainStage>(cluster->here(), mesh);
+  parallel::Pipelines train(cluster->here(), model, {.micro_batches = 2});
+  optim::Distributed<optim::SGD> optimizer(model, {.lr = 0.5});
+  const Tensor x = ops::sin(arange(24).to(float32)).reshape({6, 4}), y = ops::cos(x);
+  double first = 0, loss = 0;
+  for (int i = 0; i < 20; ++i) {
+    autograd::Context context(*cluster);
+    loss = train.step(Value(x), Value(y)).loss;
+    optimizer.step(context);
+    if (!i) first = loss;
+  }
+  CHECK(loss < 0.5 * first);
+  const NoGradGuard off;
+  Tensor out = x;
+  for (size_t s = 0; s < 2; ++s)
+    out = model.at("dp", 1).at("pp", s).only().call<&PlainStage::forward>(out).get();
+  autograd::Context context(*cluster);
+  CHECK(ops::mse_loss(out, y).item() == Approx(train.step(Value(x), Value(y)).loss));
 }

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "parallel/pipeline/pipelines.h"
-#include "parallel/sharded/sharded.h"
-#include "parallel/tensor/transformer.h"
+#include "parallel/pipeline/stage_layers.h"
+#include "parallel/sharded/sharded_encoder_layer.h"
 #include "parallel/tensor/vocabulary.h"
 #include "tests/support/error_of.h"
 #include "tests/support/nothing_left.h"
@@ -21,34 +21,6 @@ using parallel::Sharded;
 
 namespace {
 
-constexpr int64_t kBlocksOfAll = 4;
-
-// What lies before the one sum of each half of a block, which is a part of its own.
-struct Attend : nn::Module {
-  explicit Attend(const Group& tp) : attention(tp, 64, 4, {.causal = true}) {}
-  tp::Part operator()(const Tensor& x) { return attention(norm(x)); }
-  void members(nn::Members& m) override { m("norm1", norm), m("self_attn", attention); }
-  nn::LayerNorm norm{64};
-  tp::Attention attention;
-};
-struct Feed : nn::Module {
-  explicit Feed(const Group& tp) : up(tp, 64, 256), down(tp, 256, 64) {}
-  tp::Part operator()(const Tensor& x) { return down(ops::gelu(up(norm(x)))); }
-  void members(nn::Members& m) override { m("norm2", norm), m("linear1", up), m("linear2", down); }
-  nn::LayerNorm norm{64};
-  tp::ColumnLinear up;
-  tp::RowLinear down;
-};
-struct Block : nn::Module {
-  explicit Block(const Group& tp) : attend(tp), feed(tp) {}
-  Task<Tensor> operator()(Tensor x) {
-    x = x + co_await attend(x);
-    co_return x + co_await feed(x);
-  }
-  void members(nn::Members& m) override { m("attend", attend), m("feed", feed); }
-  Sharded<Attend> attend;
-  Sharded<Feed> feed;
-};
 struct Words : nn::Module {
   Words(const Group& tp, int64_t vocabulary) : tok(tp, vocabulary, 64) {}
   tp::Part operator()(const Tensor& ids) { return tok(ids); }
@@ -66,12 +38,13 @@ struct Top : nn::Module {
 // Some of the blocks, with what is before the first and behind the last. Positions are in no part.
 struct StageNet : nn::Module {
   StageNet(const Mesh& mesh, int64_t vocabulary) {
+    const nn::TransformerEncoderLayerOptions gpt{
+        .dim_feedforward = 256, .dropout = 0, .activation = "gelu", .norm_first = true, .causal = true};
     const Group tp = mesh["tp"];
-    const size_t stage = mesh.coordinate("pp"), stages = mesh.size("pp");
-    if (stage == 0) words.emplace(tp, vocabulary), pos = zeros({64, 64}).requires_grad_();
-    for (size_t b = 0; b < kBlocksOfAll; ++b)
-      if (b * stages / kBlocksOfAll == stage) blocks.try_emplace(b, tp);
-    if (stage + 1 == stages) top.emplace(tp, vocabulary);
+    const parallel::StageLayers own(mesh, 4);
+    if (own.first()) words.emplace(tp, vocabulary), pos = zeros({64, 64}).requires_grad_();
+    for (const size_t b : own) blocks.try_emplace(b, tp, 64, 4, gpt);
+    if (own.last()) top.emplace(tp, vocabulary);
   }
   Task<Tensor> forward(Tensor x) {
     if (words) {
@@ -89,13 +62,13 @@ struct StageNet : nn::Module {
   }
   std::optional<Sharded<Words>> words;
   Tensor pos;
-  std::map<size_t, Block> blocks;
+  std::map<size_t, Sharded<tp::TransformerEncoderLayer>> blocks;
   std::optional<Sharded<Top>> top;
 };
 
 // Of a parameter in the parts.
 std::string name_of_run(std::string name) {
-  for (const char* within : {"module.", "attend.", "feed.", "words.", "top."})
+  for (const char* within : {"module.", "words.", "top."})
     if (const size_t at = name.find(within); at != std::string::npos) name.erase(at, std::strlen(within));
   return name == "tok.weight" ? "tok" : name;
 }
@@ -240,4 +213,43 @@ TEST_CASE("what stages of parts cannot do is refused") {
   };
   refuses({.checkpoint = parallel::Checkpoint::always, .shard = Shard::all}, "use Checkpoint::never");
   refuses({.tied = {{{0, "pos"}, {1, "pos"}}}, .shard = Shard::all}, "leave out the ties");
+}
+
+namespace {
+
+// A layer whose norms are behind the sums, and in no part.
+struct PostNorm : nn::ModuleActor<Sharded<tp::TransformerEncoderLayer>> {
+  explicit PostNorm(Mesh mesh)
+      : ModuleActor(mesh["tp"], 16, 4,
+                    nn::TransformerEncoderLayerOptions{.dim_feedforward = 24, .dropout = 0}) {}
+  Task<Tensor> forward(Tensor x) { return net(std::move(x)); }
+  Tensor loss(Tensor x, Tensor y) { return ops::mse_loss(x, y); }
+  static constexpr auto remote = methods<&PostNorm::forward, &PostNorm::loss>;
+};
+
+}  // namespace
+
+TEST_CASE("a layer whose halves are parts has the bits of one that is whole, wherever its norms are") {
+  std::vector<double> want;
+  for (const Shard shard : {Shard::none, Shard::all}) {
+    manual_seed(5);
+    const auto cluster = Cluster::in_process(5, hosting<PostNorm>());
+    const Mesh mesh(*cluster, {{"dp", 2}, {"pp", 1}, {"tp", 2}}, {1, 2, 3, 4});
+    const auto model = parallel::spawn<PostNorm>(cluster->here(), mesh);
+    parallel::Pipelines train(cluster->here(), model, {.micro_batches = 1, .shard = shard});
+    optim::Distributed<optim::Adam> optimizer(model, {.lr = 0.01});
+    std::vector<double> losses;
+    for (int step = 0; step < 4; ++step) {
+      const Tensor x = ops::sin(arange(6 * 3 * 16).to(float32) * (step + 1)).reshape({6, 3, 16});
+      autograd::Context context(*cluster);
+      losses.push_back(train.step(Value(x), Value(ops::cos(x))).loss);
+      optimizer.step(context);
+    }
+    if (want.empty()) want = losses;
+    CHECK(losses == want);
+    CHECK(losses.back() < losses.front());
+    for (const auto& [name, p] : nn::remote_parameters(model.actors()[0]).get())
+      CHECK((name.starts_with("norm") || shard == Shard::none || p.dim() == 1));
+    nothing_left(*cluster);
+  }
 }

@@ -1,4 +1,5 @@
 // One file of a model that lies in pieces with ranks, and what ranks of another layout take from it.
+#include "parallel/mesh/actor_mesh.h"
 #include "parallel/tensor/whole_model.h"
 
 #include <catch2/catch.hpp>

@@ -18,6 +18,7 @@
 #include "parallel/pipeline/stage/stage_method.h"
 #include "parallel/pipeline/stage/stage_norms.h"
 #include "parallel/pipeline/stage/stage_parameters.h"
+#include "parallel/sharded/rank_bytes.h"
 #include "parallel/tensor/meetings.h"
 
 namespace troupe::parallel {
@@ -84,6 +85,7 @@ Step& step_of(const WorkId& id) {
     step.norms->end(false);
     step = {};
     step.number = id.step;
+    count_sent_from_here();
   }
   return step;
 }

@@ -1,0 +1,20 @@
+#include "parallel/pipeline/stage_layers.h"
+
+#include <fmt/format.h>
+
+#include "parallel/tensor/convert.h"
+
+namespace troupe::parallel {
+
+StageLayers::StageLayers(const Mesh& mesh, size_t layers, std::string_view stages)
+    : StageLayers(layers, mesh.coordinate(stages), mesh.size(stages)) {}
+
+StageLayers::StageLayers(size_t layers, size_t stage, size_t stages) : stage_(stage), stages_(stages) {
+  if (stage >= stages) throw_invalid(fmt::format("[stages] there is no stage {} of {}", stage, stages));
+  const auto sizes = tp::even_sizes(static_cast<int64_t>(layers), stages);
+  size_t from = 0;
+  for (size_t s = 0; s < stage; ++s) from += static_cast<size_t>(sizes[s]);
+  for (size_t i = 0; i < static_cast<size_t>(sizes[stage]); ++i) numbers_.push_back(from + i);
+}
+
+}  // namespace troupe::parallel

@@ -1,0 +1,104 @@
+#include "parallel/sharded/rank_bytes.h"
+
+#include <algorithm>
+
+#include "actors/cell/actor_cell.h"
+#include "actors/worker/worker.h"
+#include "autograd/distributed/optim/parameter_pieces.h"
+#include "collective/engine.h"
+#include "core/base/readable_bytes.h"
+#include "core/base/text_table.h"
+#include "core/graph/stateful.h"
+#include "optim/optimizer.h"
+#include "parallel/tensor/meetings.h"
+
+namespace troupe::parallel {
+namespace {
+
+constexpr const char* kSentBefore = "sent before the step";  // attached to the actor
+
+struct SentBytes {
+  int64_t in_groups = 0, converted = 0;
+
+  static SentBytes now() {
+    internal::actors::Worker& worker = internal::actors::current_cell()->worker();
+    const auto* const engine = worker.extension<internal::collective::GroupEngine>();
+    const auto* const meetings = worker.extension<tp::MeetingsOfWorker>();
+    return {engine ? engine->sent_bytes() : 0, meetings ? meetings->converted_bytes() : 0};
+  }
+};
+
+int64_t bytes_of(const Tensor& t) { return t.defined() ? static_cast<int64_t>(t.nbytes()) : 0; }
+
+void add_parameters(Actor& actor, RankBytes& out) {
+  std::vector<const TensorImpl*> counted;
+  for (const auto& some : optim::pieces_here())
+    for (const auto& p : some->pieces()) {
+      const auto size = p.shape.numel() * static_cast<int64_t>(item_size(p.whole.dtype()));
+      const int64_t piece = bytes_of(p.piece);
+      const bool in_part = some->word() == std::string_view(word(Shard::all));
+      out.whole += size;
+      out.parameters += in_part ? piece : size;
+      out.gradients += some->whole_gradients() ? size : piece;
+      if (in_part) out.in_parts += size;
+      const Tensor& kept = in_part ? p.piece : p.whole;
+      if (kept.defined()) counted.push_back(kept.impl());
+    }
+  for (const Tensor& p : actor.parameters()) {
+    if (std::ranges::find(counted, p.impl()) != counted.end()) continue;
+    out.whole += bytes_of(p), out.parameters += bytes_of(p);
+    if (p.requires_grad()) out.gradients += bytes_of(p);
+  }
+}
+
+}  // namespace
+
+void count_sent_from_here() {
+  internal::actors::current_cell()->attachments()[kSentBefore] = SentBytes::now();
+}
+
+RankBytes rank_bytes(Actor& actor) {
+  const auto cell = internal::actors::current_cell();
+  RankBytes out{.actor = cell->label()};
+  add_parameters(actor, out);
+  for (const Stateful* s : Stateful::made_by(cell.get()))
+    if (dynamic_cast<const optim::Optimizer*>(s))
+      for (const auto& [name, t] : s->state())
+        if (t.dim() > 0) out.state += bytes_of(t);
+  if (const auto before = cell->attachments().find(kSentBefore); before != cell->attachments().end()) {
+    const auto then = std::any_cast<SentBytes>(before->second), now = SentBytes::now();
+    out.sent = now.in_groups - then.in_groups, out.converted = now.converted - then.converted;
+  }
+  return out;
+}
+
+RankBytes expected_of(const std::vector<RankBytes>& replicas, size_t r, const ShardWays& ways) {
+  const RankBytes& has = replicas.at(r);
+  const auto n = static_cast<double>(replicas.size()), uses = static_cast<double>(ways.uses);
+  const auto parts = static_cast<double>(has.in_parts), others = static_cast<double>(has.whole) - parts;
+  double states = 0;
+  for (const RankBytes& b : replicas) states += static_cast<double>(b.state);
+  const bool cuts_gradients = ways.shard == Shard::gradients || ways.shard == Shard::all;
+  const double of_parts = (ways.gather == Per::use ? 2 * uses : 1) + (ways.reduce == Per::use ? uses : 1);
+  const double sends = (of_parts * parts + (ways.shard == Shard::state ? 3 : 2) * others) * (n - 1) / n;
+  const auto whole_bytes = [](double bytes) { return static_cast<int64_t>(bytes); };
+  RankBytes out = has;
+  out.parameters = whole_bytes(others + parts / n);
+  out.gradients = whole_bytes(others / (cuts_gradients ? n : 1) + parts / n);
+  out.state = whole_bytes(states / n);
+  out.sent = whole_bytes(sends) + has.converted;
+  return out;
+}
+
+std::string bytes_table(const std::vector<std::pair<std::string, RankBytes>>& rows, bool stages) {
+  std::vector<std::vector<std::string>> cells{{"", "parameters", "gradients", "optimizer", "sent in a step"}};
+  if (stages) cells[0].emplace_back("to other stages");
+  for (const auto& [name, b] : rows) {
+    cells.push_back({name, readable_bytes(b.parameters), readable_bytes(b.gradients), readable_bytes(b.state),
+                     readable_bytes(b.sent)});
+    if (stages) cells.back().push_back(readable_bytes(b.to_stages));
+  }
+  return internal::text_table(cells, true);
+}
+
+}  // namespace troupe::parallel
