@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "optim/optimizer.h"
 #include "script/operators.h"
 #include "script/options.h"
@@ -48,12 +50,7 @@ parallel::Checkpoint checkpoint_of(const std::string& text) {
       fmt::format("[pipeline] checkpoint is never, except_last or always, got {:?}", std::string_view(text)));
 }
 
-}  // namespace
-
-std::unique_ptr<parallel::Pipeline> make_pipeline(Session& session, ValueList stages, ValueMap given) {
-  std::vector<parallel::Stage> made;
-  for (Value& stage : stages) made.push_back(stage_of(session, std::move(stage), made.size()));
-  Options options(std::move(given), "[pipeline]");
+parallel::PipelineOptions pipeline_options(Options& options) {
   parallel::PipelineOptions out;
   out.schedule = options.take("schedule", out.schedule);
   out.micro_batches = options.take("micro_batches", out.micro_batches);
@@ -61,18 +58,91 @@ std::unique_ptr<parallel::Pipeline> make_pipeline(Session& session, ValueList st
   out.checkpoint = checkpoint_of(options.take("checkpoint", std::string("never")));
   out.timeout =
       std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.take("timeout", 60.0)));
+  return out;
+}
+
+// Of (output, target), by an operator's name.
+std::function<Tensor(const Value&, const Value&)> loss_operator(const std::string& loss) {
+  find_entry(operators(), loss, "[pipeline] loss: unknown operator");
+  return [loss](const Value& output, const Value& target) {
+    ValueList result = run_operator(loss, {output, target});
+    if (result.empty() || !result[0].get_if<Tensor>())
+      throw_invalid("[pipeline] loss: " + loss + " gives no tensor");
+    return *result[0].get_if<Tensor>();
+  };
+}
+
+// A stage's module on each of its workers, all with the same initial values.
+std::vector<AnyRef> modules_on(Session& session, const Mesh& mesh, const ValueList& stages,
+                               const std::string& dim, const char* type) {
+  const parallel::Points points(mesh.dims());
+  if (stages.size() != points.size(dim))
+    throw_invalid(
+        fmt::format("[pipelines] {} stages for dimension {} of size {}: give a module for each stage, or an "
+                    "actor for each "
+                    "of the {} points of the mesh",
+                    stages.size(), dim, points.size(dim), points.size()));
+  const auto workers = parallel::workers_of(mesh);
+  std::vector<AnyRef> actors(points.size());
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const Generator::Position numbers = current_stream().position();
+    for (size_t p = 0; p < points.size(); ++p) {
+      if (points.coordinate(p, dim) != s) continue;
+      current_stream().set_position(numbers);
+      actors[p] = session.spawn(type, Place(workers[p]), {stages[s]});
+    }
+  }
+  return actors;
+}
+
+bool has_method(const std::vector<Entry>& methods, const std::string& name) {
+  return std::ranges::find(methods, name, &Entry::name) != methods.end();
+}
+
+}  // namespace
+
+std::unique_ptr<parallel::Pipeline> make_pipeline(Session& session, ValueList stages, ValueMap given) {
+  std::vector<parallel::Stage> made;
+  for (Value& stage : stages) made.push_back(stage_of(session, std::move(stage), made.size()));
+  Options options(std::move(given), "[pipeline]");
+  parallel::PipelineOptions out = pipeline_options(options);
   const std::string loss = options.take("loss", std::string());
   options.end();
-  if (!loss.empty()) {
-    find_entry(operators(), loss, "[pipeline] loss: unknown operator");
-    out.loss = [loss](const Value& output, const Value& target) {
-      ValueList result = run_operator(loss, {output, target});
-      if (result.empty() || !result[0].get_if<Tensor>())
-        throw_invalid("[pipeline] loss: " + loss + " gives no tensor");
-      return *result[0].get_if<Tensor>();
-    };
-  }
+  if (!loss.empty()) out.loss = loss_operator(loss);
   return std::make_unique<parallel::Pipeline>(session.cluster().here(), std::move(made), std::move(out));
+}
+
+std::unique_ptr<MeshPipelines> make_pipelines(Session& session, const Mesh& mesh, ValueList stages,
+                                              ValueMap given) {
+  Options options(std::move(given), "[pipelines]");
+  parallel::PipelineOptions out = pipeline_options(options);
+  out.shard = parallel::shard_named(options.take("shard", std::string("none")));
+  out.gather = parallel::per_named(options.take("gather", std::string("use")));
+  out.reduce = parallel::per_named(options.take("reduce", std::string("use")));
+  parallel::PipelinesDims dims;
+  dims.stages = options.take("stages", dims.stages);
+  dims.replicas = options.take("replicas", dims.replicas);
+  parallel::Stage method;
+  method.part.method = options.take("method", std::string("forward"));
+  const std::string loss = options.take("loss", std::string());
+  options.end();
+  if (stages.empty()) throw_invalid("[pipelines] there are no stages");
+  std::vector<AnyRef> actors;
+  if (stages.front().get_if<RefValue>())
+    for (Value& actor : stages) actors.push_back(Codec<AnyRef>::from(std::move(actor)));
+  else
+    actors = modules_on(session, mesh, stages, dims.stages,
+                        out.shard == parallel::Shard::all ? "ShardedModule" : "Module");
+  const std::vector<Entry> methods = session.methods(actors.front());
+  method.part.arity = static_cast<int64_t>(
+      find_entry(methods, method.part.method, "[pipelines] " + actors.front().type() + " has no method")
+          .parameters.size());
+  if (has_method(methods, loss))
+    method.part.loss = loss;
+  else if (!loss.empty())
+    out.loss = loss_operator(loss);
+  return std::unique_ptr<MeshPipelines>(new MeshPipelines{
+      actors, {session.cluster().here(), parallel::Points(mesh.dims()), actors, method, out, dims}});
 }
 
 parallel::Served serve_tensors(Session& session, const Value& workers, const Tensors& start, ValueMap given) {

@@ -2,7 +2,7 @@
 #pragma once
 #include <memory>
 
-#include "parallel/pipeline/pipeline.h"
+#include "parallel/pipeline/pipelines.h"
 #include "parallel/server/served_parameters.h"
 #include "script/session.h"
 
@@ -13,6 +13,18 @@ namespace troupe::script {
 /// checkpoint ("never", "except_last", "always"), timeout (seconds), and loss: the name of an operator of
 /// (output, target), where no stage has one. `invalid` with the nearest name for other options.
 std::unique_ptr<parallel::Pipeline> make_pipeline(Session& session, ValueList stages, ValueMap options);
+
+/// Pipelines on a mesh, with their actors in the order of its points.
+struct MeshPipelines {
+  std::vector<AnyRef> actors;
+  parallel::Pipelines pipelines;
+};
+/// Pipelines on a mesh of workers. `stages`: a module's specification for each stage, of which each of its
+/// workers gets a "Module", or with Shard::all a "ShardedModule"; or actors, one for each point of the mesh.
+/// The options of make_pipeline(), and shard, gather, reduce ("use" or "step"), method ("forward"), stages
+/// and replicas (the dimensions, "pp" and "dp"); loss: a method of the actors, or an operator.
+std::unique_ptr<MeshPipelines> make_pipelines(Session& session, const Mesh& mesh, ValueList stages,
+                                              ValueMap options);
 
 /// Puts tensors into servers on workers ("w1", or a list). Options: policy, trainers, optimizer (a name), its
 /// options (lr, ...), lr_by_delay, block_bytes. `invalid` as make_pipeline().

@@ -145,6 +145,7 @@ TEST_CASE("replicas in Lua have the bits of the same in C++") {
     INFO(shard);
     CHECK(run_script("sharded.lua", {"1", shard}) == in_lua);
   }
+  CHECK(run_script("sharded.lua", {"1", "all", "step"}) == in_lua);
 }
 
 TEST_CASE("the other scripts of the examples run, and draw") {

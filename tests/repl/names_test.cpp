@@ -57,7 +57,7 @@ TEST_CASE("methods of the shell's objects are described, and those that are desc
   std::set<std::string> described, there;
   for (const auto& m : repl::object_methods()) described.insert(m.name);
   for (const char* type : {"tensor", "future", "reference", "context", "module", "optimizer", "scheduler",
-                           "dataset", "job", "pipeline", "served", "client", "group", "mesh", "replicas",
+                           "dataset", "job", "pipeline", "pipelines", "served", "client", "group", "mesh", "replicas",
                            "split", "accumulation"}) {
     lua_settop(L, 0);
     repl::push_methods(L, type);
@@ -176,7 +176,7 @@ TEST_CASE("metatables of objects are closed, and what is freed is freed once") {
       future = spawn("Module", "w0", m)(ops.ones({1, 2})), served = served, client = served:client("a"),
       optimizer = opt, schedule = optim.exponential(0.5), scheduler = optim.scheduler(opt, optim.exponential(0.5)),
       dataset = data_of, batches = select(2, data_of:batches()), pipeline = pipeline({spawn("Module", "w0", m)}, {}),
-      group = group(), mesh = mesh({{"dp", 1}}),
+      pipelines = pipelines(mesh{{"pp", 1}}, {m}), group = group(), mesh = mesh({{"dp", 1}}),
     }
     for name, object in pairs(objects) do
       assert(getmetatable(object) == name, name)

@@ -24,6 +24,11 @@ constexpr HelpEntry kGlobals[] = {
     {"pipeline", "pipeline(stages, options) -> pipeline",
      "A pipeline of actors: {a, b}, or {{actor = a, method = \"forward\"}, ...}. Options: schedule (1f1b, "
      "gpipe, zb-h1, ...), micro_batches, chunks, checkpoint, timeout, loss (an operator)."},
+    {"pipelines", "pipelines(mesh, stages[, options]) -> pipelines",
+     "A model in stages on a mesh of workers, mesh({{\"dp\", 2}, {\"pp\", 2}}): a module for each stage "
+     "(dimension pp), of which each replica (dp) trains on its rows; or actors, one for each point. Options: "
+     "those of pipeline, shard, gather and reduce of data_parallel, method, stages and replicas (the "
+     "dimensions), loss (a method of the actors, or an operator)."},
     {"timeline", "timeline(pipeline[, file]) -> text",
      "Draws the last step of a pipeline as SVG, and says what it did."},
     {"serve", "serve(tensors, options) -> served",
@@ -38,7 +43,8 @@ constexpr HelpEntry kGlobals[] = {
      "Replicas of one model that stay equal and learn from their rows of each batch: actors, {a, b}, or a "
      "module, one on each worker. Options: on (workers, for a module), buffers, first_bucket, bucket "
      "(bytes), compression, shard (none, state, gradients, all: what replicas divide; with all, each layer "
-     "of a sequential is whole only while it runs)."},
+     "of a sequential is whole only while it runs), gather and reduce (use, step: how often a layer "
+     "is gathered, and its gradients are summed, with all)."},
     {"split", "split(x) -> split",
      "A batch whose rows the replicas divide; or what each of them gets, split{x0, x1}."},
     {"optim.clip_grad_norm", "optim.clip_grad_norm({opt, ...}, most[, step]) -> number",
@@ -141,6 +147,14 @@ constexpr HelpEntry kMethods[] = {
      "Forward and backward of a batch, inside a context: loss, losses, weight."},
     {"pipeline:forward", "p:forward(x) -> list", "Forward alone; the outputs of the micro-batches."},
     {"pipeline:report", "p:report() -> table", "What the last step did: duration, bubble, busy, ..."},
+    {"pipelines:step", "pp:step(x, y[, {weights}]) -> future",
+     "Forward and backward of a batch, whose rows the replicas divide, inside a context: loss, losses, "
+     "weight."},
+    {"pipelines:forward", "pp:forward(x) -> list",
+     "Forward alone; the outputs of the micro-batches of all replicas."},
+    {"pipelines:report", "pp:report() -> text",
+     "What each actor keeps in how many bytes, and sent in the last step, beside what formulas say."},
+    {"pipelines:actors", "pp:actors() -> list", "In the order of the mesh's points."},
     {"served:read", "s:read([at_least]) -> list", "The values, with so many updates in them."},
     {"served:set_policy", "s:set_policy(text)", "Another policy, while trainers go on."},
     {"served:set_options", "s:set_options(table)", "Other options of its optimizer: lr."},

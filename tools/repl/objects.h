@@ -11,8 +11,9 @@
 #include "tools/repl/lua.h"
 
 namespace troupe::script {
+struct MeshPipelines;
 class Replicas;
-}
+}  // namespace troupe::script
 
 namespace troupe::repl {
 
@@ -83,6 +84,12 @@ using ReplicasObject = std::shared_ptr<script::Replicas>;
 template <>
 struct ObjectName<ReplicasObject> {
   static constexpr const char* value = "replicas";
+};
+
+using PipelinesObject = std::shared_ptr<script::MeshPipelines>;
+template <>
+struct ObjectName<PipelinesObject> {
+  static constexpr const char* value = "pipelines";
 };
 
 /// Pushes a tensor, and tells the collector how much memory it holds alone.

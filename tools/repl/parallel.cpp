@@ -2,6 +2,7 @@
 #include "script/parallel.h"
 
 #include "tools/draw/timeline.h"
+#include "tools/repl/group_objects.h"
 #include "tools/repl/interpreter.h"
 #include "tools/repl/objects.h"
 
@@ -32,9 +33,22 @@ int make_pipeline(lua_State* L) {
       L, script::make_pipeline(of(L).session(), std::move(*stages.get_if<ValueList>()), options_at(L, 2)));
   return 1;
 }
+// pipelines(mesh, {first, second}, {loss = "cross_entropy", shard = "all"})
+int make_pipelines(lua_State* L) {
+  Value stages = value_at(L, 2);
+  if (!stages.get_if<ValueList>())
+    throw_invalid("pipelines(mesh, {a, b}, options) takes a list of stages, got " + stages.describe());
+  put<PipelinesObject>(L, script::make_pipelines(of(L).session(), get<Mesh>(L, 1),
+                                                 std::move(*stages.get_if<ValueList>()), options_at(L, 3)));
+  return 1;
+}
+parallel::Pipeline& trained(const PipelineObject& p) { return *p; }
+parallel::Pipelines& trained(const PipelinesObject& p) { return p->pipelines; }
+
 // p:step(x, y[, {weights = {...}}]), inside a context.
+template <class Object>
 int pipeline_step(lua_State* L) {
-  const PipelineObject p = get<PipelineObject>(L, 1);
+  const Object p = get<Object>(L, 1);
   const auto step = of(L).step_of(L);
   if (!step)
     throw_invalid(
@@ -46,19 +60,22 @@ int pipeline_step(lua_State* L) {
   }
   const autograd::Context::Guard in(step->context());
   const Future<Value> done =
-      p->step_async(value_at(L, 2), value_at(L, 3), options).then([](const parallel::StepResult& result) {
-        ValueList losses;
-        for (const double l : result.losses) losses.emplace_back(l);
-        return Value(
-            ValueMap{{"loss", result.loss}, {"losses", std::move(losses)}, {"weight", result.weight}});
-      });
+      trained(p)
+          .step_async(value_at(L, 2), value_at(L, 3), options)
+          .then([](const parallel::StepResult& result) {
+            ValueList losses;
+            for (const double l : result.losses) losses.emplace_back(l);
+            return Value(
+                ValueMap{{"loss", result.loss}, {"losses", std::move(losses)}, {"weight", result.weight}});
+          });
   step->add_pass(done.then([](const Value&) {}));
   return push_future(L, done, "step of a pipeline");
 }
+template <class Object>
 int pipeline_forward(lua_State* L) {
-  const PipelineObject p = get<PipelineObject>(L, 1);
+  const Object p = get<Object>(L, 1);
   const NoGradGuard none;
-  std::vector<Value> outputs = of(L).session().get(p->forward_async(value_at(L, 2)));
+  std::vector<Value> outputs = of(L).session().get(trained(p).forward_async(value_at(L, 2)));
   push(L, Value(ValueList(outputs.begin(), outputs.end())));
   return 1;
 }
@@ -86,6 +103,25 @@ int pipeline_to_string(lua_State* L) {
   const auto& p = *get<PipelineObject>(L, 1);
   push(L, std::string_view("pipeline of " + std::to_string(p.stages()) + " stages, " +
                            std::to_string(p.workers()) + " at a time"));
+  return 1;
+}
+int pipelines_report(lua_State* L) {
+  push(L, std::string_view(of(L).session().get(get<PipelinesObject>(L, 1)->pipelines.report()).str()));
+  return 1;
+}
+int pipelines_actors(lua_State* L) {
+  const auto& actors = get<PipelinesObject>(L, 1)->actors;
+  lua_createtable(L, static_cast<int>(actors.size()), 0);
+  for (size_t i = 0; i < actors.size(); ++i) {
+    put<AnyRef>(L, actors[i]);
+    lua_rawseti(L, -2, static_cast<lua_Integer>(i) + 1);
+  }
+  return 1;
+}
+int pipelines_to_string(lua_State* L) {
+  const auto& p = get<PipelinesObject>(L, 1)->pipelines;
+  push(L, std::string_view(std::to_string(p.size()) + " pipelines of " +
+                           std::to_string(p.pipeline(0).stages()) + " stages"));
   return 1;
 }
 // timeline(p[, "step.svg"]): the last step as a picture.
@@ -230,10 +266,15 @@ int client_to_string(lua_State* L) {
 }  // namespace
 
 void open_parallel(lua_State* L) {
-  make_type<PipelineObject>(L, {{"step", guarded<pipeline_step>},
-                                {"forward", guarded<pipeline_forward>},
+  make_type<PipelineObject>(L, {{"step", guarded<pipeline_step<PipelineObject>>},
+                                {"forward", guarded<pipeline_forward<PipelineObject>>},
                                 {"report", guarded<pipeline_report>},
                                 {"__tostring", guarded<pipeline_to_string>}});
+  make_type<PipelinesObject>(L, {{"step", guarded<pipeline_step<PipelinesObject>>},
+                                 {"forward", guarded<pipeline_forward<PipelinesObject>>},
+                                 {"report", guarded<pipelines_report>},
+                                 {"actors", guarded<pipelines_actors>},
+                                 {"__tostring", guarded<pipelines_to_string>}});
   make_type<ServedObject>(L, {{"read", guarded<served_read>},
                               {"set_policy", guarded<served_set_policy>},
                               {"set_options", guarded<served_set_options>},
@@ -247,6 +288,7 @@ void open_parallel(lua_State* L) {
                               {"leave", guarded<client_leave>},
                               {"__tostring", guarded<client_to_string>}});
   lua_register(L, "pipeline", guarded<make_pipeline>);
+  lua_register(L, "pipelines", guarded<make_pipelines>);
   lua_register(L, "timeline", guarded<timeline>);
   lua_register(L, "serve", guarded<serve>);
 }

@@ -5,6 +5,7 @@
 #include "optim/clip.h"
 #include "optim/optim.h"
 #include "optim/optimizer_catalog.h"
+#include "script/parallel.h"
 #include "script/replicas.h"
 #include "tools/repl/dataset_object.h"
 #include "tools/repl/interpreter.h"
@@ -92,6 +93,8 @@ int make_optimizer(lua_State* L) {
     tensors = module->made().parameters();
   } else if (const auto* replicas = get_if<ReplicasObject>(L, 1)) {
     actors = **replicas;
+  } else if (const auto* pipelines = get_if<PipelinesObject>(L, 1)) {
+    actors = (*pipelines)->actors;
   } else {
     Value what = value_at(L, 1);
     if (!what.get_if<ValueList>()) what = ValueList{std::move(what)};
