@@ -27,7 +27,7 @@ nlohmann::ordered_json number(double x) {
 Bench::Bench(const std::string& program, const std::string& description, int argc, const char* const* argv,
              const std::function<void(tools::Flags&)>& more) {
   tools::Flags flags(program, description);
-  flags.add("--quick", quick_, "a few steps of each: shows that it works, not how fast it is");
+  flags.add("--quick", quick_, "a step or a few of each: shows that it works, not how fast it is");
   flags.add("--least", least_, "least times instead of medians: for a busy machine, never beside a peer");
   int64_t threads = 1;
   flags.add("--threads", threads, "threads that one operator may use", {1, 1024});
@@ -41,11 +41,12 @@ int Bench::count(int n) const { return quick_ ? std::min(n, 3) : n; }
 double Bench::median_us(const std::function<void()>& step, int iterations, int warmup) const {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
+  const auto few = [&](int n) { return quick_ ? 1 : n; };
   const auto since = [&](Clock::time_point t) { return quick_ ? kMeasured : Clock::now() - t; };
-  for (int i = 0; i < count(warmup) || since(begin) < kWarm; ++i) step();
+  for (int i = 0; i < few(warmup) || since(begin) < kWarm; ++i) step();
   std::vector<double> times;
   const auto warm = Clock::now();
-  while (times.size() < static_cast<size_t>(count(iterations)) || since(warm) < kMeasured) {
+  while (times.size() < static_cast<size_t>(few(iterations)) || since(warm) < kMeasured) {
     const auto start = Clock::now();
     step();
     times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
