@@ -24,7 +24,8 @@ class Bench {
   std::optional<int> exit_code;
 
   /// Median of the wall times of `iterations` steps in microseconds, and of as many as fit into 0.25 s, after
-  /// `warmup` steps, and as many as fit into 50 ms, that do not count; the shortest with --least.
+  /// `warmup` steps, and as many as fit into 50 ms, that do not count; the shortest with --least. With --quick
+  /// it is one step, after one.
   double median_us(const std::function<void()>& step, int iterations, int warmup = 5) const;
   /// `n`, or a few with --quick.
   int count(int n) const;

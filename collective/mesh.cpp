@@ -49,9 +49,9 @@ std::vector<MeshDim> mesh_dims(std::string_view text, const std::vector<std::str
     from = end + 1;
   }
   if (!gives_last && !dims.empty()) {
-    size_t others = 1;
-    for (const MeshDim& d : dims) others *= d.size;
-    if (members % others == 0) dims.back().size = std::max(members / others, size_t{1});
+    size_t left = members;
+    for (const MeshDim& d : dims) left = left % d.size ? 0 : left / d.size;
+    dims.back().size = std::max(left, size_t{1});
   }
   return dims;
 }

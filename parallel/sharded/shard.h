@@ -37,7 +37,7 @@ inline Shard shard_named(std::string_view text) {
 inline Per per_named(std::string_view text) {
   if (text == "use") return Per::use;
   if (text == "step") return Per::step;
-  throw_invalid("[shard] \"" + std::string(text) + "\": expected use or step");
+  throw_invalid("[shard] gather or reduce is \"" + std::string(text) + "\"; expected use or step");
 }
 
 }  // namespace troupe::parallel

@@ -174,6 +174,8 @@ TEST_CASE("dimensions are read from text, and the last one has what the others l
   CHECK(sizes("dp=2,tp=2", 8) == Sizes{2, 1, 2});  // a mesh of 8 refuses it
   CHECK(sizes("dp=3", 8) == Sizes{3, 1, 1});
   CHECK(sizes("dp=4,pp=4", 8) == Sizes{4, 4, 1});
+  const size_t large = size_t{1} << 32;  // whose square has no room
+  CHECK(sizes("dp=4294967296,pp=4294967296", 8) == Sizes{large, large, 1});
   for (const char* bad : {"dp", "dp=0", "dp=-1", "dp=2x", "xp=2", ",", "dp=2,,tp=2"})
     CHECK_THAT(error_of([&] { sizes(bad); }).what(), Contains("expected dp=N, pp=N, tp=N"));
 }

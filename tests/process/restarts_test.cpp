@@ -114,11 +114,8 @@ TEST_CASE("log files go on where the attempt before ended", "[process]") {
   CHECK(content(logs + "/w1.log") == "start 0\nstart 1\n");
 }
 
-TEST_CASE(
-    "a worker or the driver of a cluster is killed, or falls silent: another cluster comes together, and "
-    "ends "
-    "well",
-    "[process]") {
+TEST_CASE("a worker or the driver is killed, or falls silent: another cluster comes together, and ends well",
+          "[process]") {
   const std::string mode = GENERATE("worker", "silent", "driver", "thread");
   auto job = restarting("1", mode);
   INFO(mode);
