@@ -144,7 +144,8 @@ TEST_CASE(
   CHECK(e.kind() == ErrorKind::deadline);
   CHECK_THAT(e.what(), Contains("still under way after") && Contains("Runner::wait_here") &&
                            (Contains("w2 has 1 calls or jobs under way") ||
-                            Contains("w2 has 2 calls or jobs under way")));  // the second comes and goes
+                            Contains("w2 has 2 calls or jobs under way") ||  // the second comes and goes
+                            Contains("w2 does not answer")));  // a loaded machine is later than the limit
   CHECK(error_of([&] { never.get(); }).kind() == ErrorKind::cancelled);
   CHECK(error_of([&] { stuck.call<&Runner::open>().get(); }).kind() == ErrorKind::cancelled);
   cluster.reset();
