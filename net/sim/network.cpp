@@ -102,6 +102,13 @@ void Network::heal(const std::string& a, const std::string& b) {
   core_->retry_waiting(b);
 }
 
+void Network::silence(const std::string& name) {
+  const auto node = core_->find(name);
+  if (!node) throw_invalid(fmt::format("[net] silence: there is no node \"{}\"", name));
+  node->silent = true;
+  node->stop_callbacks();
+}
+
 void Network::crash(const std::string& name, InFlight in_flight) {
   auto node = core_->find(name);
   if (!node) throw_invalid(fmt::format("[net] crash: there is no node \"{}\"", name));

@@ -79,6 +79,9 @@ class Network {
   /// partition. Immediate mode has no silence: connections end at once.
   void partition(const std::string& a, const std::string& b);
   void heal(const std::string& a, const std::string& b);
+  /// The node is gone, and nobody hears of that before crash(): from now on nothing leaves it and nothing
+  /// reaches it, though its own threads may go on. No handler runs inside, so it may be called anywhere.
+  void silence(const std::string& name);
   /// The node is gone: its connections break at the other end, and it hears nothing any more.
   void crash(const std::string& name, InFlight in_flight = InFlight::lost);
   /// The connections that `from` has opened to `to` break: at once there, after what is on its way here.

@@ -157,7 +157,7 @@ bool SimConnection::push(InboxItem item, TimePoint when, bool overtake, bool che
 // Sends an item to the other end, with whatever the link does to it.
 bool SimConnection::push_over_link(InboxItem item, bool check_room) {
   auto other = peer_.lock();
-  if (!other) {
+  if (!other || node_->silent) {
     std::deque<InboxItem> lost;
     lost.push_back(std::move(item));
     return discard(std::move(lost)), true;

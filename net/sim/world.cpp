@@ -158,7 +158,7 @@ void World::attempt(Waiter waiter, bool retry) {
         Error(ErrorKind::disconnected, fmt::format("[net] cannot connect to sim:{}: {}", waiter.to, why))
             .with_worker(waiter.to));
   };
-  if (waiter.from->leaving()) return nobody("this side has left the network");
+  if (waiter.from->leaving() || waiter.from->silent) return nobody("this side has left the network");
   auto server = find(waiter.to);
   const bool cut = link(waiter.from->name(), waiter.to).cut;
   if (!server || !server->listening || cut) {

@@ -75,6 +75,7 @@ class SimNode : public std::enable_shared_from_this<SimNode> {
   void wait_for_callbacks();
 
   std::atomic<bool> listening{false};
+  std::atomic<bool> silent{false};  // what it sends goes nowhere
 
  private:
   static constexpr uint32_t kStopped = 1u << 31;  // of gate_; the other bits count running callbacks

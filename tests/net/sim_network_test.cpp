@@ -164,6 +164,7 @@ TEST_CASE("misuse of the network is invalid", "[sim]") {
   REQUIRE(kind_thrown([&] { real.schedule(1s, [] {}); }) == ErrorKind::invalid);
   REQUIRE(kind_thrown([&] { real.set_faults({.delay = 1ms}); }) == ErrorKind::invalid);
   REQUIRE(kind_thrown([&] { real.crash("nobody"); }) == ErrorKind::invalid);
+  REQUIRE(kind_thrown([&] { real.silence("nobody"); }) == ErrorKind::invalid);
   REQUIRE(kind_thrown([&] { simulated.set_faults({.drop = 1.5}); }) == ErrorKind::invalid);
   REQUIRE(kind_thrown([&] { simulated.set_faults({.delay = -1ms}); }) == ErrorKind::invalid);
   REQUIRE(kind_thrown([&] { SimNode twice(real, "a"); }) == ErrorKind::invalid);
@@ -195,6 +196,35 @@ TEST_CASE("crash and partition end connections at once in immediate mode", "[sim
   REQUIRE(kind_of(a.transport->connect("sim:b")) == ErrorKind::disconnected);
   SimNode again(network, "a");  // the name is free for a restarted node
   REQUIRE(again.transport->connect("sim:b").is_ready());
+}
+
+TEST_CASE("a silent node sends nothing and hears nothing, and others hear of it when it crashes", "[sim]") {
+  const bool virtual_time = GENERATE(false, true);
+  CAPTURE(virtual_time);
+  Network network(1, virtual_time);
+  const auto settle = [&] {
+    while (virtual_time && network.step()) {
+    }
+  };
+  SimNode a(network, "a"), b(network, "b");
+  auto connecting = a.transport->connect("sim:b");
+  settle();
+  auto there = connecting.get();
+  network.silence("a");
+  there->send(numbered(1));
+  for (auto& back : b.accepted) back->send(numbered(2));
+  there->close("it ends");
+  settle();
+  CHECK((b.numbers.empty() && b.closed.empty() && a.numbers.empty() && a.closed.empty()));
+  auto another = a.transport->connect("sim:b"), to_it = b.transport->connect("sim:a");
+  settle();
+  CHECK(kind_of(another) == ErrorKind::disconnected);
+  CHECK(kind_of(to_it) == ErrorKind::disconnected);
+  CHECK(b.accepted.size() == 1);
+  network.crash("a");
+  settle();
+  CHECK((b.closed.size() == 1 && a.closed.empty()));
+  CHECK(b.closed[0].find("it has crashed") != std::string::npos);
 }
 
 TEST_CASE("a node may crash inside its own callback", "[sim]") {
