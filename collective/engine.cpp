@@ -459,7 +459,6 @@ void GroupEngine::finish(const Operations::Finished& finished) {
     run = std::move(at->second);
     runs_.erase(at);
   }
-  if (finished.error) stay_away(finished.id, *run, *finished.error);
   Ref<actors::Invocation> waits;
   {
     const Lock lock(run->mutex);

@@ -136,7 +136,6 @@ class GroupEngine final : public actors::Extension {
   static void prepare(const Sized& next, const std::vector<Description>& all, Run& run);
   void launch(const Operations::Work& work, const RunPtr& run);
   void stop_devices(const Operations::Finished& unwanted);
-  void stay_away(const OperationId& id, const Run& run, const Error& why);
   RunPtr find(const OperationId& id) const;
   void wait_until_over(const OperationId& id, const GroupCall& call);
   void perform(Out out);

@@ -200,16 +200,12 @@ void GroupEngine::launch(const Operations::Work& work, const RunPtr& run) {
   run->has_begun = true;
 }
 
+// The ranks hear from each other that it has failed: those whose devices wait for one that has not come to
+// this give up, and that one is silent.
 void GroupEngine::stop_devices(const Operations::Finished& unwanted) {
   const auto run = find(unwanted.id);
   if (run && run->has_begun)
     devices_.give_up(operation_of(unwanted.id, run->devices, "").id, run->device, *unwanted.error);
-}
-
-// It has failed before it came to the devices: those of others may wait for this one.
-void GroupEngine::stay_away(const OperationId& id, const Run& run, const Error& why) {
-  if (run.devices.empty() || run.has_begun) return;
-  devices_.refuse(operation_of(id, run.devices, run.request.signature.str()), run.device, why);
 }
 
 }  // namespace troupe::internal::collective

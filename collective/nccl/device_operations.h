@@ -59,7 +59,7 @@ class DeviceOperations final : public net::Events {
   /// inputs. `done` is called once.
   void begin(const DeviceOperation& operation, Device device, DeviceWork work, Done done,
              Told told = Told::later);
-  /// In place of begin(): this worker does not take part.
+  /// In place of begin(), of an operation that all its members call.
   void refuse(const DeviceOperation& operation, Device device, const Error& why);
   /// It is not wanted any more; if its time is over it ends although it has its turn.
   void give_up(DeviceOperationId id, Device device, const Error& why);

@@ -85,7 +85,11 @@ Transfers::Counts Transfers::counts() const { return {sent_, sent_bytes_, receiv
 
 DeviceOperation Transfers::operation(WorkerId sender, uint32_t number, WorkerDevice from, WorkerDevice to,
                                      const std::vector<Tensor>& tensors) const {
-  return {id_of(sender, number), to, both(from, to), text_of(tensors)};
+  return {.id = id_of(sender, number),
+          .leader = to,
+          .members = both(from, to),
+          .brings = text_of(tensors),
+          .called_by_all = true};
 }
 
 // ---- who sends

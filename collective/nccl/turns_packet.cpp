@@ -85,6 +85,7 @@ std::vector<uint64_t> words_of(const TurnsPacket& p) {
     w.device(m.operation.leader);
     for (const WorkerDevice d : m.operation.members) w.device(d);
     w.text(m.operation.brings);
+    w.number(m.operation.called_by_all);
   }
   w.number(m.error.has_value());
   if (m.error) {
@@ -119,6 +120,7 @@ std::optional<TurnsPacket> packet_in(const std::vector<uint64_t>& words) {
     m.operation.leader = r.device();
     for (size_t i = 0; i < members && r.is_whole(); ++i) m.operation.members.push_back(r.device());
     m.operation.brings = r.text();
+    m.operation.called_by_all = r.number_up_to(1) != 0;
   }
   if (r.number_up_to(1)) {
     const auto error = static_cast<ErrorKind>(r.number_up_to(kErrorKindCount - 1));

@@ -44,7 +44,7 @@ void Turns::ready(const DeviceOperation& operation, bool propose, Out& out) {
   if (drop_at_once(operation, out)) return;
   called_[operation.id] = {.operation = operation};
   if (operation.leader == here_) return lead(here_, operation, propose ? enter(operation.id) : 0, out);
-  if (const auto why = why_lost(operation)) return leave(operation, false, *why, out);
+  if (const auto why = why_lost(operation)) return stay_away(operation, *why, out);
   const uint64_t time = propose ? enter(operation.id) : 0;
   out.messages.emplace_back(operation.leader,
                             TurnMessage{.kind = TurnMessage::ready, .operation = operation, .time = time});
@@ -56,7 +56,7 @@ void Turns::refuse(const DeviceOperation& operation, const Error& why, Out& out)
   if (operation.leader == here_)
     drop_everywhere(operation, why, out);
   else
-    leave(operation, false, why, out);
+    stay_away(operation, why, out);
 }
 
 // Whether its leader has dropped it before it was called here.
@@ -113,6 +113,7 @@ void Turns::lead(WorkerDevice member, const DeviceOperation& operation, uint64_t
     };
     const Error why =
         different_error(led.proposals.begin()->first, text(led.operation), member, text(operation));
+    led.proposals[member] = time;
     DeviceOperation all = led.operation;
     for (const WorkerDevice device : operation.members)
       if (!has(all, device)) all.members.push_back(device);
@@ -175,22 +176,29 @@ void Turns::tell_failed(const DeviceOperation& operation, const Error& why, Out&
           device, TurnMessage{.kind = TurnMessage::failed, .operation = {.id = operation.id}, .error = why});
 }
 
-// As the leader, of what has no turn. It remembers that until all members have heard it: who gets ready
-// meanwhile must not open it again.
+// As the leader: whether the member has to hear that it will not be.
+bool Turns::waits(const DeviceOperation& operation, WorkerDevice member) const {
+  if (member == here_ || lost_.contains(member.worker)) return false;
+  const auto led = led_.find(operation.id);
+  return operation.called_by_all || (led != led_.end() && led->second.proposals.contains(member));
+}
+
+// As the leader, of what has no turn. What all call is remembered until all members have heard it: who gets
+// ready meanwhile must not open it again. Who gets ready for anything else gives up by itself.
 void Turns::drop_everywhere(const DeviceOperation& operation, const Error& why, Out& out) {
   const DeviceOperationId id = operation.id;
   std::set<WorkerDevice> unheard;
   for (const WorkerDevice device : operation.members) {
-    if (device == here_ || lost_.contains(device.worker)) continue;
+    if (!waits(operation, device)) continue;
     out.messages.emplace_back(device,
                               TurnMessage{.kind = TurnMessage::drop, .operation = {.id = id}, .error = why});
     unheard.insert(device);
   }
-  if (!unheard.empty()) unheard_[id] = std::move(unheard);
+  if (operation.called_by_all && !unheard.empty()) unheard_[id] = std::move(unheard);
   led_.erase(id);
   if (called_.contains(id))
     drop_here(id, why, out);
-  else
+  else if (operation.called_by_all)
     dropped_early_.insert_or_assign(id, Early{operation, why});
 }
 
@@ -201,6 +209,14 @@ void Turns::drop_here(DeviceOperationId id, const Error& why, Out& out) {
   called_.erase(at);
   led_.erase(id);
   launch(out);
+}
+
+// As a member, in place of getting ready. Where nobody expects that of it, nobody is told.
+void Turns::stay_away(const DeviceOperation& operation, const Error& why, Out& out) {
+  if (operation.called_by_all)
+    leave(operation, false, why, out);
+  else
+    drop_here(operation.id, why, out);
 }
 
 // As a member, of what has no turn here. Its leader answers `drop`, or has given it its turn before.
@@ -231,6 +247,8 @@ std::string Turns::why_refused(WorkerDevice from, const TurnMessage& m) const {
         return "about an operation that this device does not lead, or of which it is no member";
       if (m.kind == TurnMessage::ready && led != led_.end() && led->second.proposals.contains(from))
         return "twice";
+      if (m.kind == TurnMessage::give_up && !m.was_ready && !m.operation.called_by_all)
+        return "about an operation that it was never ready for";
       return "";
     case TurnMessage::propose:
       if (led == led_.end()) return "";

@@ -44,6 +44,9 @@ struct DeviceOperation {
   WorkerDevice leader = {};                ///< the receiver of a transfer, the first rank of a group
   std::vector<WorkerDevice> members = {};  ///< two or more, in the order of ranks
   std::string brings = {};                 ///< "all_reduce sum float32 [1000]": the same on all members
+  /// All members call it or refuse it, whatever becomes of the others (a transfer): each hears here that it
+  /// will not be. Else one may do neither; those that are ready hear of that elsewhere and give up (a group).
+  bool called_by_all = false;
 };
 
 /// What devices tell each other.
@@ -54,7 +57,7 @@ struct TurnMessage {
     propose,  ///< to the leader: `time`
     turn,     ///< by the leader: `time` is the operation's
     give_up,  ///< to the leader: it does not want it any more, or cannot; too late once there is a turn
-    drop,     ///< by the leader: it will not be
+    drop,     ///< by the leader, to all that may wait for it: it will not be
     dropped,  ///< to the leader: heard, and nothing more of it will come
     failed    ///< to all members: it had its turn, and will not end
   } kind = ready;
@@ -131,8 +134,10 @@ class Turns {
   void launch(Out& out);
   void lead(WorkerDevice member, const DeviceOperation& operation, uint64_t time, Out& out);
   void decide(Led& led, Out& out);
+  bool waits(const DeviceOperation& operation, WorkerDevice member) const;
   void drop_everywhere(const DeviceOperation& operation, const Error& why, Out& out);
   void drop_here(DeviceOperationId id, const Error& why, Out& out);
+  void stay_away(const DeviceOperation& operation, const Error& why, Out& out);
   void leave(const DeviceOperation& operation, bool was_ready, const Error& why, Out& out);
   void tell_failed(const DeviceOperation& operation, const Error& why, Out& out) const;
   std::optional<Error> why_lost(const DeviceOperation& operation) const;

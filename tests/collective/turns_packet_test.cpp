@@ -34,6 +34,7 @@ TurnsPacket random_packet(Generator& random) {
           {static_cast<WorkerId>(random.below(1000)), static_cast<uint32_t>(random.below(8))});
     m.operation.leader = m.operation.members.back();
     m.operation.brings = random_text(random);
+    m.operation.called_by_all = random.below(2) != 0;
   }
   if (random.below(2))
     m.error = Error(static_cast<ErrorKind>(random.below(kErrorKindCount)), random_text(random), {},
@@ -59,6 +60,7 @@ TEST_CASE("messages of turns come as they were sent") {
     CHECK(b.was_ready == a.was_ready);
     CHECK(b.operation.members == a.operation.members);
     CHECK(b.operation.brings == a.operation.brings);
+    CHECK(b.operation.called_by_all == a.operation.called_by_all);
     REQUIRE(b.error.has_value() == a.error.has_value());
     if (!a.error) continue;
     CHECK(b.error->kind() == a.error->kind());

@@ -54,6 +54,7 @@ TurnsWorld different_operations(MakeTurns make = make_turns<Turns>) {
     if (i == 2) o.brings = "all_reduce sum float32 [500]";
     world.add_call(i, o);
   }
+  world.call_all();
   return world;
 }
 
@@ -99,12 +100,13 @@ std::string fault_without_rule() try {
     if (different.dropped[i].size() != 1) return "an operation that differs is launched";
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     RandomProgram program(seed, make);
-    if (seed > 10) program.world.mishaps = {1, 1, 2, 2};
+    if (seed > 10) program.world.mishaps = {1, 1, 2, 2, 2};
     if (const std::string fault = program.run(); !fault.empty()) return fault;
   }
   for (TurnsWorld (*program)(MakeTurns) : {opposite_transfers, overlapping_groups, group_of_three})
     for (const Mishaps& m :
-         {Mishaps{.give_ups = 1}, Mishaps{.refusals = 1}, Mishaps{.deaths = 1}, Mishaps{.cuts = 1}}) {
+         {Mishaps{.give_ups = 1}, Mishaps{.refusals = 1}, Mishaps{.deaths = 1}, Mishaps{.cuts = 1},
+          Mishaps{.skips = 1}, Mishaps{.refusals = 2}, Mishaps{.deaths = 1, .refusals = 1}}) {
       TurnsWorld world = program(make);
       world.mishaps = m;
       TurnsSearch search;
@@ -133,6 +135,7 @@ TEST_CASE("turns: every order of two groups that have a device in common") {
   check_every_order(overlapping_groups(), {.deaths = 1});
   check_every_order(overlapping_groups(), {.cuts = 1});
   check_every_order(overlapping_groups(), {.give_ups = 1, .refusals = 1});
+  check_every_order(overlapping_groups(), {.skips = 2});
   TurnsWorld world = overlapping_groups();
   world.add_transfer(2, 0, 1);
   check_every_order(world, {});
@@ -144,6 +147,8 @@ TEST_CASE("turns: every order of collectives of one group of three") {
   check_every_order(group_of_three(), {.deaths = 1, .cuts = 1});
   check_every_order(group_of_three(), {.deaths = 1, .give_ups = 1});
   check_every_order(group_of_three(), {.give_ups = 1, .refusals = 1});
+  check_every_order(group_of_three(), {.deaths = 1, .skips = 1});
+  check_every_order(group_of_three(), {.cuts = 1, .skips = 1});
   TurnsWorld world = group_of_three();
   world.add_collective(1, {0, 1, 2}, 2);
   check_every_order(world, {});
@@ -165,14 +170,17 @@ TEST_CASE("turns: random programs on 2 to 8 devices launch all that they call") 
   CHECK(messages < 4 * members);
 }
 
-TEST_CASE("turns: random programs on 2 to 8 devices that die, lose each other, give up or have no memory") {
+TEST_CASE(
+    "turns: random programs on 2 to 8 devices that die, lose each other, give up, have no memory or "
+    "never call") {
   size_t launched = 0, dropped = 0;
   for (uint64_t seed = 1; seed <= seeds(200); ++seed) {
     RandomProgram program(1'000'000 + seed);
     program.world.mishaps = {.deaths = static_cast<int>(seed % 3),
                              .cuts = static_cast<int>(seed / 3 % 2),
                              .give_ups = static_cast<int>(seed % 4),
-                             .refusals = static_cast<int>(seed % 5)};
+                             .refusals = static_cast<int>(seed % 5),
+                             .skips = static_cast<int>(seed / 5 % 3)};
     INFO("seed " << seed);
     REQUIRE(program.run() == "");
     for (uint32_t i = 0; i < program.world.size(); ++i) {
@@ -216,6 +224,7 @@ TEST_CASE("turns: devices that differ in who takes part are all told") {
   world.add_call(0, TurnsWorld::collective(1, {0, 1}, 1));
   world.add_call(1, TurnsWorld::collective(1, {0, 1, 2}, 1));
   world.add_call(2, TurnsWorld::collective(1, {0, 1, 2}, 1));
+  world.call_all();
   Generator random(1);
   world.settle(random);
   CHECK(world.fault() == "");
@@ -258,8 +267,11 @@ TEST_CASE("turns: one that cannot take part, gives up or is lost ends the operat
 }
 
 TEST_CASE("turns: nothing is kept of a transfer whose sender dies before it has told the receiver of it") {
-  const DeviceOperation o{
-      .id = {1, 1}, .leader = {1, 0}, .members = {{0, 0}, {1, 0}}, .brings = "transfer float32 [1000]"};
+  const DeviceOperation o{.id = {1, 1},
+                          .leader = {1, 0},
+                          .members = {{0, 0}, {1, 0}},
+                          .brings = "transfer float32 [1000]",
+                          .called_by_all = true};
   const bool was_refused = GENERATE(false, true), comes_late = GENERATE(false, true);
   CAPTURE(was_refused, comes_late);
   Turns receiver({1, 0});

@@ -31,8 +31,12 @@ RULES = [
     ("what a lost worker takes part in is dropped", "led.push_back(l.operation);"),
     ("nobody waits for a lost worker's answer", "return d.worker == worker;", "return !OUT && d.worker == worker;"),
     ("a leader that is lost answers nobody", "return l.second.leader.worker == worker;", "return !OUT && l.second.leader.worker == worker;"),
-    ("nobody gets ready for what a lost worker takes part in", "why_lost(operation)) return leave(", "why_lost(operation); why && !OUT) return leave("),
+    ("nobody gets ready for what a lost worker takes part in", "why_lost(operation)) return stay_away(", "why_lost(operation); why && !OUT) return stay_away("),
     ("a leader drops what a lost worker takes part in when others get ready", "why_lost(led.operation))", "why_lost(led.operation); why && !OUT)"),
+    ("what a group drops is told to those that wait", "return operation.called_by_all || (led", "return OUT || operation.called_by_all || (led"),
+    ("what a group drops may be opened again", "operation.called_by_all && !unheard.empty()", "(OUT || operation.called_by_all) && !unheard.empty()"),
+    ("what a group drops is kept for nobody's call", "else if (operation.called_by_all) dropped_early_", "else if (OUT || operation.called_by_all) dropped_early_"),
+    ("who stays away from what a group does tells nobody", "if (operation.called_by_all) leave(", "if (OUT || operation.called_by_all) leave("),
     ("what does not end fails on all devices", "if (called != called_.end()) drop_here(id, *m.error, out); break; } }",
      "if (!OUT && called != called_.end()) drop_here(id, *m.error, out);\n      break;\n  }\n}"),
 ]

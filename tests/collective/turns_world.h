@@ -1,6 +1,6 @@
 // Workers with one device each, and what is on its way between them: in order for each pair, in any order
 // otherwise. Programs of transfers and collectives; workers that die, connections that break, members that
-// give up or cannot take part, at any moment.
+// give up, cannot take part or never call, at any moment.
 #pragma once
 #include <algorithm>
 #include <deque>
@@ -86,13 +86,14 @@ std::unique_ptr<AnyTurns> make_turns(WorkerDevice here) {
 /// How many of each may still happen.
 struct Mishaps {
   int deaths = 0, cuts = 0, give_ups = 0, refusals = 0;
+  int skips = 0;  ///< a member of a group never calls
 };
 
 class TurnsWorld {
  public:
   static constexpr uint64_t kTransfers = 1000;  // the smallest number in place of a group's
   struct Step {
-    enum What { call, deliver, end, notice, die, cut, give_up, refuse } what;
+    enum What { call, deliver, end, notice, hear, die, cut, give_up, refuse, skip } what;
     uint32_t a = 0, b = 0;
     DeviceOperationId id = {};
   };
@@ -112,7 +113,9 @@ class TurnsWorld {
         wires_(other.wires_),
         cuts_(other.cuts_),
         ready_(other.ready_),
-        ended_(other.ended_) {
+        ended_(other.ended_),
+        hopeless_(other.hopeless_),
+        heard_(other.heard_) {
     for (size_t i = 0; i < workers_.size(); ++i) {
       workers_[i] = {nullptr, other.workers_[i].calls, other.workers_[i].running, other.workers_[i].knows};
       workers_[i].turns = other.workers_[i].turns->copy();
@@ -123,12 +126,15 @@ class TurnsWorld {
   uint32_t size() const { return static_cast<uint32_t>(workers_.size()); }
   AnyTurns& turns(uint32_t worker) { return *workers_[worker].turns; }
 
+  // The receiver hears of it by a message of another connection, before the sender calls or later.
   void add_transfer(uint32_t from, uint32_t to, uint64_t number) {
-    workers_[from].calls.push_back({{.id = {kTransfers + from, number},
-                                     .leader = {to, 0},
-                                     .members = {{from, 0}, {to, 0}},
-                                     .brings = "transfer float32 [1000]"},
-                                    true});
+    const DeviceOperation o{.id = {kTransfers + from, number},
+                            .leader = {to, 0},
+                            .members = {{from, 0}, {to, 0}},
+                            .brings = "transfer float32 [1000]",
+                            .called_by_all = true};
+    workers_[from].calls.push_back({o, true});
+    workers_[to].calls.push_back({o, false});
   }
   static DeviceOperation collective(uint64_t group, const std::vector<uint32_t>& who, uint64_t number) {
     DeviceOperation o{
@@ -159,6 +165,10 @@ class TurnsWorld {
       for (uint32_t i = 0; i < size(); ++i)
         if (alive[i] && (!alive[gone] || cuts_.contains({gone, i})) && !workers_[i].knows.contains(gone))
           all.push_back({Step::notice, gone, i});
+    for (const auto& [id, why] : hopeless_)
+      for (uint32_t i = 0; i < size(); ++i)
+        if (alive[i] && !heard_.contains({id, i}) && (is_to_call(i, id) || waits(i, id)))
+          all.push_back({Step::hear, i, 0, id});
     return all;
   }
   std::vector<Step> mishap_steps() const {
@@ -170,10 +180,12 @@ class TurnsWorld {
         if (alive[k] && !cuts_.contains({i, k})) all.push_back({Step::cut, i, k});
       if (mishaps.give_ups > 0)
         for (const auto& [id, who] : ready_)
-          if (who.contains(i) && !dropped[i].contains(id) && !has_launched(i, id))
-            all.push_back({Step::give_up, i, 0, id});
-      for (uint32_t k = 0; mishaps.refusals > 0 && k < workers_[i].calls.size(); ++k)
-        all.push_back({Step::refuse, i, k});
+          if (waits(i, id)) all.push_back({Step::give_up, i, 0, id});
+      for (uint32_t k = 0; k < workers_[i].calls.size(); ++k) {
+        if (mishaps.refusals > 0) all.push_back({Step::refuse, i, k});
+        if (mishaps.skips > 0 && !workers_[i].calls[k].operation.called_by_all)
+          all.push_back({Step::skip, i, k});
+      }
     }
     return all;
   }
@@ -195,10 +207,6 @@ class TurnsWorld {
         wire.pop_front();
         workers_[s.b].turns->receive({s.a, 0}, *m, out);
         take(s.b, std::move(out));
-        // The receiver of a transfer calls when it hears of it.
-        if (m->operation.id.group >= kTransfers &&
-            (m->kind == TurnMessage::ready || (m->kind == TurnMessage::give_up && !m->was_ready)))
-          workers_[s.b].calls.push_back({m->operation, false});
         return;
       }
       case Step::end: {
@@ -212,6 +220,9 @@ class TurnsWorld {
       case Step::notice:
         workers_[s.b].knows.insert(s.a);
         wires_[{s.a, s.b}].clear();
+        std::erase_if(workers_[s.b].calls, [&](const Call& c) {  // the message is lost as well
+          return c.operation.id.group == kTransfers + s.a;
+        });
         workers_[s.b].turns->lost(s.a, Error(ErrorKind::disconnected, "the connection ended"), out);
         break;
       case Step::die:
@@ -227,6 +238,19 @@ class TurnsWorld {
         cuts_.insert({s.a, s.b});
         cuts_.insert({s.b, s.a});
         return;  // each of the two will count the other as lost; a third one sees nothing
+      case Step::hear: {
+        heard_.insert({s.id, s.a});
+        std::erase_if(workers_[s.a].calls, [&](const Call& c) { return c.operation.id == s.id; });
+        if (waits(s.a, s.id)) workers_[s.a].turns->give_up(s.id, hopeless_.at(s.id), out);
+        break;
+      }
+      case Step::skip: {
+        --mishaps.skips;
+        auto& calls = workers_[s.a].calls;
+        hopeless_.emplace(calls[s.b].operation.id, Error(ErrorKind::cancelled, "a member has not called it"));
+        calls.erase(calls.begin() + s.b);
+        return;
+      }
       case Step::give_up:
         --mishaps.give_ups;
         workers_[s.a].turns->give_up(s.id, Error(ErrorKind::deadline, "it took longer than 5 s"), out);
@@ -242,6 +266,10 @@ class TurnsWorld {
     else
       workers_[worker].turns->ready(operation, proposes, out);
     take(worker, std::move(out));
+  }
+  void call_all() {
+    for (uint32_t i = 0; i < size(); ++i)
+      while (!workers_[i].calls.empty()) run({Step::call, i});
   }
   template <class Random>
   void settle(Random& random) {
@@ -270,7 +298,7 @@ class TurnsWorld {
   std::string state() const {
     std::string text;
     const auto add = [&text](auto... numbers) { ((text += std::to_string(numbers) + ","), ...); };
-    add(mishaps.deaths, mishaps.cuts, mishaps.give_ups, mishaps.refusals);
+    add(mishaps.deaths, mishaps.cuts, mishaps.give_ups, mishaps.refusals, mishaps.skips);
     for (const auto& [a, b] : cuts_) add(a, b);
     for (uint32_t i = 0; i < size(); ++i) {
       const Worker& w = workers_[i];
@@ -285,6 +313,9 @@ class TurnsWorld {
     }
     text += "e";
     for (const auto& [id, who] : ended_) add(id.group, id.number, who);
+    text += "h";
+    for (const auto& [id, why] : hopeless_) add(id.group, id.number);
+    for (const auto& [id, who] : heard_) add(id.group, id.number, who);
     for (const auto& [ends, wire] : wires_) {
       if (wire.empty()) continue;
       text += ">";
@@ -322,6 +353,15 @@ class TurnsWorld {
   bool has_launched(uint32_t worker, DeviceOperationId id) const {
     return std::ranges::find(launched[worker], id) != launched[worker].end();
   }
+  bool waits(uint32_t worker, DeviceOperationId id) const {
+    const auto callers = ready_.find(id);
+    return callers != ready_.end() && callers->second.contains(worker) && !dropped[worker].contains(id) &&
+           !has_launched(worker, id);
+  }
+  bool is_to_call(uint32_t worker, DeviceOperationId id) const {
+    const auto& calls = workers_[worker].calls;
+    return std::ranges::any_of(calls, [&](const Call& c) { return c.operation.id == id; });
+  }
   // As NCCL: where it is at the head of all members' streams, or has ended there.
   bool can_end(const DeviceOperation& operation) const {
     return std::ranges::all_of(operation.members, [&](WorkerDevice d) {
@@ -346,6 +386,7 @@ class TurnsWorld {
       workers_[at].running.push_back(o);
     }
     for (auto& d : out.dropped) {
+      if (d.id.group < kTransfers) hopeless_.emplace(d.id, d.error);
       if (d.launched != has_launched(at, d.id)) fault_ = "a drop forgets whether it was launched; ";
       if (!dropped[at].emplace(d.id, std::move(d.error)).second) fault_ = "it is dropped twice; ";
       std::erase_if(workers_[at].running, [&](const DeviceOperation& o) { return o.id == d.id; });
@@ -357,6 +398,10 @@ class TurnsWorld {
   std::set<std::pair<uint32_t, uint32_t>> cuts_;
   std::map<DeviceOperationId, std::set<uint32_t>> ready_;
   std::set<std::pair<DeviceOperationId, uint32_t>> ended_;
+  // Operations of groups that fail on a rank: the ranks tell each other, by messages of their own, and who
+  // has heard gives up or does not call it.
+  std::map<DeviceOperationId, Error> hopeless_;
+  std::set<std::pair<DeviceOperationId, uint32_t>> heard_;
 };
 
 /// Every order of everything, with the world's mishaps at every moment.

@@ -327,6 +327,7 @@ void NcclLauncher::lose(WorkerId worker) {
 }
 
 void NcclLauncher::drop(DeviceOperationId id) {
+  ids_.erase(id);  // it may have come after the operation ended here
   std::set<Members> which;
   for (const Running& r : running_)
     if (r.operation.id == id) which.insert(r.operation.members);
