@@ -5,11 +5,9 @@
 #include "tests/cuda/gpus.h"
 #include "tests/support/error_of.h"
 #include "tests/support/eventually.h"
-#include "tests/support/seeds.h"
 #include "troupe/groups.h"
 #include "troupe/troupe.h"
 #ifdef TROUPE_CUDA_SIM
-#include "tests/cuda_groups/death.h"
 #include "tests/support/sim_cuda/nccl_sim.h"
 #include "tests/support/sim_cuda/sim.h"
 #endif
@@ -85,25 +83,10 @@ struct Member : Actor {
     }
     co_return "a sum";
   }
-  // Sums, one after the other, until one fails: why. None if all are right.
-  Task<std::optional<Error>> sum_on(Group group, int64_t rounds) {
-    for (int64_t i = 0; i < rounds; ++i) {
-      const auto sum = group.all_reduce(own(group, {500}, 1));
-      try {
-        const Tensor y = co_await sum;
-        const double n = static_cast<double>(group.size());
-        if (!y.to(cpu).equal(full({500}, n + n * (n - 1) / 2)))
-          co_return Error(ErrorKind::invalid, "a wrong sum");
-      } catch (const Error& e) {
-        co_return e;
-      }
-    }
-    co_return std::nullopt;
-  }
   void drop(Group group) { (void)group.all_reduce(own(group, {1000}, 1)); }
   int64_t number;
   static constexpr auto remote =
-      methods<&Member::run, &Member::both, &Member::list, &Member::fails, &Member::sum_on, &Member::drop>;
+      methods<&Member::run, &Member::both, &Member::list, &Member::fails, &Member::drop>;
 };
 
 struct Members {
@@ -125,11 +108,10 @@ struct Members {
     for (const auto& f : results) came.push_back(f.get());
     return came;
   }
-  bool nothing_is_left() { return nothing_is_left_on(all.size()); }
-  bool nothing_is_left_on(size_t workers) {
+  bool nothing_is_left() {
     return eventually([&] {
       int64_t left = 0;
-      for (size_t w = 0; w < workers; ++w)
+      for (size_t w = 0; w < all.size(); ++w)
         for (const char* metric : {"collectives", "early_collectives", "device_collectives", "device_turns"})
           left += cluster->metrics("w" + std::to_string(w)).at(metric);
       return left == 0;
@@ -276,37 +258,3 @@ TEST_CASE("a worker that stops while GPUs work for a group leaves nothing behind
     m.cluster.reset();
   });
 }
-
-#ifdef TROUPE_CUDA_SIM
-// By hand, as that of transfers.
-TEST_CASE("a worker that dies in an operation of GPUs is named, and groups without it work on",
-          "[.][deaths]") {
-  if (!needs_gpus(kRanks)) return;
-  const NoGradGuard off;
-  for (uint64_t seed = 1; seed <= seeds(50); ++seed) {
-    INFO("seed " << seed);
-    const auto how = static_cast<Death>(seed % 3);
-    sim_cuda::schedule_by_seed(seed);
-    {
-      Members m;
-      const Group rest = m.group.subset({0, 1}, "rest");
-      std::vector<Future<std::optional<Error>>> with_it, without;
-      for (const auto& member : m.all) with_it.push_back(member.call<&Member::sum_on>(m.group, int64_t{20}));
-      for (size_t r = 0; r < 2; ++r) without.push_back(m.all[r].call<&Member::sum_on>(rest, int64_t{20}));
-      // There are about 240.
-      end_last_worker(*m.cluster, 1 + seed * 7 % 240, how, [&] {
-        return std::ranges::all_of(with_it, [](const auto& f) { return f.is_ready(); });
-      });
-      for (size_t r = 0; r < 2; ++r) {
-        const std::optional<Error> why = with_it[r].get(), of_rest = without[r].get();
-        INFO((why ? why->what() : "all") << "\n" << (of_rest ? of_rest->what() : "all"));
-        CHECK((!why || is_of_death(*why, how, "w2")));
-        CHECK_FALSE(of_rest);
-      }
-      CHECK(m.nothing_is_left_on(2));
-    }
-    REQUIRE(sim_cuda::take_fault() == "");
-  }
-  sim_cuda::schedule_eagerly();
-}
-#endif

@@ -7,10 +7,8 @@
 #include "tests/support/error_of.h"
 #include "tests/support/eventually.h"
 #include "tests/support/nothing_left.h"
-#include "tests/support/seeds.h"
 #include "troupe/troupe.h"
 #ifdef TROUPE_CUDA_SIM
-#include "tests/cuda_groups/death.h"
 #include "tests/support/sim_cuda/nccl_sim.h"
 #include "tests/support/sim_cuda/sim.h"
 #endif
@@ -69,7 +67,6 @@ struct Workers {
                                        "w" + std::to_string(b),
                                        {{"cuda:" + std::to_string(a), "cuda:" + std::to_string(b)}}});
     cluster = Cluster::in_process(count, hosting<Peer, Layer>(), options);
-    living = cluster->workers();
     for (int w = 0; w < count; ++w) peers.push_back(cluster->spawn<Peer>(w));
   }
   ~Workers() {
@@ -79,7 +76,7 @@ struct Workers {
   }
   int64_t sum(const char* metric) const {
     int64_t all = 0;
-    for (const auto& name : living) all += cluster->metrics(name).at(metric);
+    for (const auto& name : cluster->workers()) all += cluster->metrics(name).at(metric);
     return all;
   }
   // Until a tensor to worker `to` and its answer have gone from GPU to GPU: the first ones go another way.
@@ -96,7 +93,6 @@ struct Workers {
     });
   }
   std::unique_ptr<Cluster> cluster;
-  std::vector<std::string> living;
   std::vector<RRef<Peer>> peers;
 };
 
@@ -250,60 +246,6 @@ TEST_CASE("a tensor for which the receiver's GPU has no memory is an error of it
   sim_cuda::set_memory(size_t{8} << 30);
   CHECK(bit_equal(w.peers[1].call<&Peer::same>(x).get(), x.to(cpu)));
   CHECK(w.nothing_is_left());
-}
-
-// By hand: a worker that ends in this process still speaks for a moment, and at times the others hear its own
-// error in place of its loss.
-TEST_CASE("a worker that dies while tensors go from GPU to GPU is named, and the others work on",
-          "[.][deaths]") {
-  if (!needs_gpus(3)) return;
-  const NoGradGuard off;
-  for (uint64_t seed = 1; seed <= seeds(50); ++seed) {
-    INFO("seed " << seed);
-    const auto how = static_cast<Death>(seed % 3);
-    sim_cuda::schedule_by_seed(seed);
-    {
-      Workers w(3);
-      struct Talk {
-        size_t from, to;
-        Future<double> sum;
-      };
-      std::vector<Talk> talks;
-      const auto talk = [&](size_t from, size_t to) {
-        talks.push_back(
-            {from, to,
-             w.peers[from].call<&Peer::talk>(w.peers[to], "cuda:" + std::to_string(from), int64_t{15})});
-      };
-      for (size_t from = 0; from < 3; ++from)
-        for (size_t to = 0; to < 3; ++to)
-          if (from != to) talk(from, to);
-      end_last_worker(*w.cluster, 1 + seed * 37 % 800, how, [&] {
-        return std::ranges::all_of(talks, [](const Talk& t) { return t.sum.is_ready(); });
-      });
-      w.living.pop_back();
-      talk(0, 1);
-      talk(1, 0);
-      for (const Talk& t : talks) {
-        INFO("from " << t.from << " to " << t.to);
-        if (t.from != 2 && t.to != 2) {
-          CHECK(t.sum.get() == 105.0);
-          continue;
-        }
-        double sum = 105;
-        try {
-          sum = t.sum.get();
-        } catch (const Error& e) {
-          INFO(e.what());
-          const bool says_so = t.from == 2 && e.kind() == ErrorKind::cancelled;  // that it ends
-          CHECK((says_so || is_of_death(e, how, "w2")));
-        }
-        CHECK(sum == 105.0);
-      }
-      CHECK(w.nothing_is_left());
-    }
-    REQUIRE(sim_cuda::take_fault() == "");
-  }
-  sim_cuda::schedule_eagerly();
 }
 
 TEST_CASE("in one process, and on one GPU, tensors stay where they are") {

@@ -86,6 +86,7 @@ bool Machine::is_kept(int device) const {
 }
 
 bool Machine::step() {
+  if (before_step) before_step();
   Stream* first = nullptr;
   for (auto& [handle, s] : streams) {
     if (s->tasks.empty() || blocked(*s)) continue;

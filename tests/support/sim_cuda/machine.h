@@ -138,6 +138,7 @@ class Machine {
   /// For how long a thread that waits gives the others time to ask for what it needs; zero: there are none.
   std::chrono::milliseconds patience{10'000};
   std::condition_variable_any changed;
+  std::function<void()> before_step;  // what others do between two tasks; may be empty
 
   Stream* find(cudaStream_t s);
   Memory* memory_of(const void* p);

@@ -190,6 +190,8 @@ ncclResult_t end_group() {
   const auto launches = std::exchange(group, {});
   const auto aborts = std::exchange(group_aborts, {});
   const auto inits = std::exchange(group_inits, {});
+  ++state().counters.events;
+  kill_whose_time_has_come(m);
   finish_aborts(m, aborts);
   ncclResult_t result = ncclSuccess;
   for (ncclComm* c : inits)
@@ -355,6 +357,8 @@ ncclResult_t ncclCommRevoke(ncclComm_t c, int flags) {
   if (!state().comms.contains(c) || flags != NCCL_REVOKE_DEFAULT || c->revoked || c->aborted || c->finalized)
     return refuse(ncclInvalidArgument, "a communicator that cannot be revoked");
   if (!c->ready) m.note(cudaErrorIllegalAddress, "ncclCommRevoke of a communicator that is not made yet");
+  ++state().counters.events;
+  kill_whose_time_has_come(m);
   c->revoked = true;
   stop(m, c);
   return c->blocking ? ncclSuccess : ncclInProgress;
@@ -367,6 +371,8 @@ ncclResult_t ncclCommAbort(ncclComm_t c) {
     if (!c) return ncclSuccess;
     if (!state().comms.contains(c)) return refuse(ncclInvalidArgument, "no such communicator");
     ++state().counters.aborts;
+    ++state().counters.events;
+    kill_whose_time_has_come(m);
     stop(m, c);
     group_aborts.push_back(c);
   }
@@ -479,10 +485,11 @@ void kill_gpu(int device, bool noticed) {
   nccl::kill(m, device, noticed);
 }
 
-void kill_gpu_at(uint64_t event, int device, bool noticed) {
+void kill_gpu_at(uint64_t event, int device, bool noticed, std::function<void()> told) {
   Machine& m = Machine::get();
   std::lock_guard lock(m.mutex);
-  state().death = {event, device, noticed};
+  state().deaths.push_back({event, device, noticed, std::move(told)});
+  m.before_step = [&m] { nccl::kill_whose_time_has_come(m); };
 }
 
 }  // namespace sim_cuda

@@ -58,11 +58,15 @@ void kill(Machine& m, int device, bool noticed) {
   m.changed.notify_all();
 }
 
-// As a call begins: no task runs.
 void kill_whose_time_has_come(Machine& m) {
-  if (!state().death || state().counters.events < state().death->event) return;
-  const Death death = *std::exchange(state().death, {});
-  kill(m, death.device, death.noticed);
+  const auto is_due = [](const Death& d) { return state().counters.events >= d.event; };
+  auto& all = state().deaths;
+  for (auto d = std::ranges::find_if(all, is_due); d != all.end(); d = std::ranges::find_if(all, is_due)) {
+    const Death death = std::move(*d);
+    all.erase(d);
+    kill(m, death.device, death.noticed);
+    if (death.told) death.told();
+  }
 }
 
 Launch::~Launch() {

@@ -6,9 +6,9 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -72,6 +72,7 @@ struct Death {
   uint64_t event;
   int device;
   bool noticed;
+  std::function<void()> told;
 };
 
 struct State {
@@ -79,14 +80,14 @@ struct State {
   std::set<ncclComm*> comms;
   std::map<int, std::vector<Launch*>> launches;  // of devices, in their order; those that have not ended
   std::map<int, std::thread::id> threads;
-  std::set<int> dead;               // devices whose processes have ended
-  std::optional<Death> death = {};  // that is to come
+  std::set<int> dead;         // devices whose processes have ended
+  std::vector<Death> deaths;  // that are to come
   sim_cuda::NcclCounters counters;
   int at_once = 1;
   uint64_t ids = 0;
 };
 State& state();
-// See kill_gpu(); the other one as a call begins.
+// See kill_gpu(); the other one between calls and tasks.
 void kill(Machine& m, int device, bool noticed);
 void kill_whose_time_has_come(Machine& m);
 

@@ -12,6 +12,7 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace sim_cuda {
@@ -20,8 +21,8 @@ struct NcclCounters {
   uint64_t communicators = 0;  ///< that there are
   uint64_t inits = 0, aborts = 0, launches = 0, transfers = 0, collectives = 0;
   uint64_t deaths = 0;  ///< of GPUs
-  /// Ids, communicators that a rank joins or that are made, kernels that are launched or begin, and what they
-  /// do.
+  /// Ids, communicators that a rank joins or that are made, groups that end, kernels that are launched or
+  /// begin, what they do, and communicators that are revoked or aborted.
   uint64_t events = 0;
 };
 NcclCounters nccl_counters();
@@ -42,7 +43,8 @@ void set_nccl_kernels_at_once(int count);
 /// wrong comes from threads of that process, which is this one. `noticed`: others' communicators with it get
 /// ncclRemoteError; else they wait, as NCCL does within a host.
 void kill_gpu(int device, bool noticed);
-/// The same at the next call of NCCL after so many NcclCounters::events.
-void kill_gpu_at(uint64_t event, int device, bool noticed);
+/// The same between two calls of NCCL, or two tasks of streams, after so many NcclCounters::events. `told` is
+/// called at that moment, by any thread, and uses neither CUDA nor NCCL.
+void kill_gpu_at(uint64_t event, int device, bool noticed, std::function<void()> told = {});
 
 }  // namespace sim_cuda
