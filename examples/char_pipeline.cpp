@@ -1,8 +1,8 @@
 // A transformer learns a text file character by character, in stages over the workers: alone, or with
 // `troupe run -n 3 char_pipeline FILE`. The first stage's embedding is the last one's matrix, too.
 #include "data/text.h"
+#include "parallel/layout/layout.h"
 #include "parallel/pipeline/split.h"
-#include "tools/draw/layout.h"
 #include "tools/draw/timeline.h"
 #include "tools/program.h"
 #include "troupe/troupe.h"
@@ -75,21 +75,22 @@ int main(int argc, char** argv) {
     flags.check_outputs();
     const datasets::Text text = datasets::read_text(file);
     const Sizes sizes{text.vocabulary.size(), width, blocks, context};
-    tools::Layout layout{.places = cluster.workers()};  // all but the driver, unless a file says otherwise
-    if (layout.places.size() > 1) layout.places.erase(layout.places.begin());
-    layout.pipeline.micro_batches = static_cast<int>(micro_batches);
-    if (!layout_file.empty()) layout = tools::read_layout(layout_file);
+    auto places = cluster.workers();  // all but the driver, unless a file says otherwise
+    if (places.size() > 1) places.erase(places.begin());
+    auto layout = layout_file.empty() ? parallel::Layout() : parallel::read_layout(layout_file);
+    places = layout.stages(places);
+    auto options = layout.pipeline(places.size(), {.micro_batches = static_cast<int>(micro_batches)});
+    layout.check_all_read();
 
-    const int64_t count = std::ssize(layout.places);
+    const int64_t count = std::ssize(places);
     if (count > blocks) throw_invalid("more stages than blocks: give more --blocks, or fewer workers");
     std::vector<parallel::Stage> stages;
     for (int64_t s = 0; s < count; ++s)
       stages.push_back(parallel::stage<&Part::forward>(cluster.spawn<Part>(
-          layout.places[static_cast<size_t>(s)], sizes, s * blocks / count, (s + 1) * blocks / count)));
+          places[static_cast<size_t>(s)], sizes, s * blocks / count, (s + 1) * blocks / count)));
     stages.back() = stages.back().with_loss<&Part::loss>();
-    if (count > 1)
-      layout.pipeline.tied = {{{0, "tokens.weight"}, {static_cast<int>(count) - 1, "tokens.weight"}}};
-    parallel::Pipeline pipeline(cluster.here(), stages, layout.pipeline);
+    if (count > 1) options.tied = {{{0, "tokens.weight"}, {static_cast<int>(count) - 1, "tokens.weight"}}};
+    parallel::Pipeline pipeline(cluster.here(), stages, options);
     optim::Distributed<optim::AdamW> optimizer(parallel::actors_of(stages), {.lr = lr});
     optim::Scheduler rate(optimizer, optim::warm_up(std::max<int64_t>(1, steps / 20), optim::cosine(steps)));
 

@@ -39,6 +39,7 @@ PAGES = [
      "parallel/sharded/shard.h parallel/sharded/sharded.h parallel/sharded/rank_bytes.h parallel/data/replicas_report.h"),
     ("tensor_parallel", "Tensor parallelism", "troupe/tensor_parallel.h", "parallel/mesh/actor_mesh.h parallel/mesh/weighted_mean.h parallel/tensor/convert.h "
      "parallel/tensor/linear.h parallel/tensor/vocabulary.h parallel/tensor/transformer.h parallel/sharded/sharded_encoder_layer.h parallel/tensor/placement.h parallel/tensor/whole_model.h"),
+    ("layouts", "Layouts", "troupe/layout.h", "parallel/layout/layout.h parallel/layout/build.h"),
     ("groups", "Groups", "troupe/groups.h", "collective/group.h collective/mesh.h collective/reduction.h"),
     ("data", "Data", "troupe/data.h", "data/dataset.h data/loader.h data/sampler.h data/padding.h data/prefetch.h data/csv.h data/text.h data/safetensors.h data/npy.h "
      "data/idx.h data/digits.h"),

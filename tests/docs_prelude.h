@@ -12,6 +12,7 @@
 #include <troupe/data.h>
 #include <troupe/gradients.h>
 #include <troupe/groups.h>
+#include <troupe/layout.h>
 #include <troupe/operators.h>
 #include <troupe/pipeline.h>
 #include <troupe/profile.h>
@@ -131,4 +132,13 @@ namespace page_second_derivatives {
 extern RRef<Layer> a, b;
 extern optim::Distributed<optim::SGD> optimizer;
 }  // namespace page_second_derivatives
+
+namespace page_sharded {
+struct Part : Actor {
+  Part(Mesh mesh, int64_t width);
+  Task<Tensor> forward(Tensor x);
+  Task<Tensor> loss(Tensor output, Tensor target);
+  static constexpr auto remote = methods<&Part::forward, &Part::loss>;
+};
+}  // namespace page_sharded
 }  // namespace docs

@@ -18,7 +18,20 @@ bool has(const Points& points, const std::string& dim) {
   return std::ranges::find(points.dims(), dim, &MeshDim::name) != points.dims().end();
 }
 
-void check_options(const PipelineOptions& options, bool ranks_meet) {
+// The tensors that a stage sent to stages of other workers.
+int64_t sent_to_stages(const StepReport& step, size_t stage) {
+  int64_t bytes = 0;
+  for (const StepReport::Message& m : step.messages)
+    if (static_cast<size_t>(m.from) == stage && (m.to - m.from) % step.workers != 0) bytes += m.bytes;
+  return bytes;
+}
+
+}  // namespace
+
+void Pipelines::check(const Points& points, const PipelineOptions& options, const PipelinesDims& dims) {
+  const Points pipelines = points.without(dims.stages);
+  const size_t replicas = has(pipelines, dims.replicas) ? pipelines.size(dims.replicas) : 1;
+  const bool ranks_meet = pipelines.size() > replicas || (replicas > 1 && options.shard == Shard::all);
   if (!options.replicas.empty() || options.joint)
     throw_invalid("[pipelines] the replicas of stages follow from the mesh: leave out the option");
   if (options.schedule == "auto")
@@ -32,23 +45,13 @@ void check_options(const PipelineOptions& options, bool ranks_meet) {
         "run again: use Checkpoint::never, or checkpoint() within the stage");
 }
 
-// The tensors that a stage sent to stages of other workers.
-int64_t sent_to_stages(const StepReport& step, size_t stage) {
-  int64_t bytes = 0;
-  for (const StepReport::Message& m : step.messages)
-    if (static_cast<size_t>(m.from) == stage && (m.to - m.from) % step.workers != 0) bytes += m.bytes;
-  return bytes;
-}
-
-}  // namespace
-
 Pipelines::Pipelines(const Here& here, Points points, const std::vector<AnyRef>& actors, const Stage& method,
                      PipelineOptions options, PipelinesDims dims)
     : all_(points), points_(points.without(dims.stages)), stages_(dims.stages) {
   points.check_all(actors.size());
   if (has(points_, dims.replicas)) dim_ = dims.replicas, replicas_ = points_.size(dim_);
   const size_t stages = points.size(dims.stages), count = points_.size();
-  check_options(options, count > replicas_ || (replicas_ > 1 && options.shard == Shard::all));
+  check(points, options, dims);
   internal::actors::Worker& worker = here.table().worker();
   if (count > 1) options.joint = (uint64_t{worker.id()} << 40) | worker.next_number();
 

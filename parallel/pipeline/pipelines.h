@@ -49,6 +49,8 @@ class Pipelines {
                   std::move(dims)) {}
   Pipelines(const Here& here, Points points, const std::vector<AnyRef>& actors, const Stage& method,
             PipelineOptions options, PipelinesDims dims);
+  /// `invalid` for what the constructor would refuse of the options on such a mesh. Sends nothing.
+  static void check(const Points& points, const PipelineOptions& options, const PipelinesDims& dims = {});
 
   /// Forward and backward of a batch, whose rows are divided over the replicas as evenly as they go and cut
   /// there into micro-batches, as many everywhere. The gradients are then in the autograd::Context that is

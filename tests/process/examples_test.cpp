@@ -169,6 +169,12 @@ TEST_CASE("a character transformer with tied embeddings is one pipeline, in one 
   const std::string laid_out = run("char_pipeline", with_layout, 3);
   CHECK(number_after(laid_out, "perplexity ") < 25);
   CHECK(content(step).find("interleaved: 2 workers, 8 micro-batches") != std::string::npos);
+  // Its blocks are divided evenly, so cuts would say nothing.
+  const std::string cut = folder.file("cut.json", R"({"stages": ["w1", "w2"], "cuts": [1]})");
+  Process refused({program("char_pipeline"), "--layout", cut, kText});
+  CHECK(refused.exit_code() == 1);
+  CHECK(refused.errors.find("cut.json: nothing in this program reads \"cuts\"; it reads: ") !=
+        std::string::npos);
 }
 
 TEST_CASE("trainers learn under every policy while they stall, and the loss is drawn over time",

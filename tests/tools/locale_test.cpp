@@ -11,12 +11,12 @@
 #include "data/safetensors.h"
 #include "nn/dropout.h"
 #include "optim/optimizer.h"
+#include "parallel/layout/layout.h"
 #include "parallel/server/compression/compression.h"
 #include "parallel/server/consistency/server_policy.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
 #include "tests/support/skip.h"
-#include "tools/draw/layout.h"
 #include "tools/flags/flags.h"
 
 using namespace troupe;
@@ -59,15 +59,15 @@ TEST_CASE("numbers are read and printed as ever in a program with a German local
   CHECK(policy.slow_rate == 0.5);
   CHECK(policy.str() == "local(8, 0.9, 0.5)");
   CHECK(parallel::Compression::parse("topk(0.25)").str() == "topk(0.25)");
-  CHECK(tools::parse_layout(R"json({"stages": ["w1"], "policies": {"head": "local(4, 0.5, 0.8)"
+  CHECK(parallel::parse_layout(R"json({"stages": ["w1"], "policies": {"head": "local(4, 0.5, 0.8)"
 }
 })json",
-                            "here")
-            .policies.at("head")
+                               "here")
+            .policy("head")
             .slow_rate == 0.8);
-  CHECK_THAT(invalid_text(
-                 [] { tools::parse_layout(R"json({"stages": ["w1"], "micro_batches": 2.5})json", "here"); }),
-             Catch::Contains("2.5"));
+  CHECK_THAT(
+      invalid_text([] { parallel::parse_layout(R"json({"micro_batches": 2.5})json", "here").pipeline(1); }),
+      Catch::Contains("2.5"));
   CHECK(datasets::read_csv(dir.file("a.csv", "a\n0.5\n-1.25e2\n")).values.to_vector<float>() ==
         std::vector<float>{0.5, -125});
   CHECK_THAT(invalid_text([&] { datasets::read_csv(dir.file("b.csv", "a\n\"0,5\"\n")); }),
