@@ -1,10 +1,24 @@
 #include "actors/call_scope.h"
 
+#include <optional>
 #include <utility>
+#include <vector>
+
+#include "core/base/mutex.h"
 
 namespace troupe {
 
-CallScope::CallScope() : outer_(std::exchange(frame().scope, this).get()) {}
+struct CallScope::Group {
+  void ended(std::optional<Error> why);
+  internal::Mutex mutex;
+  size_t open TROUPE_GUARDED_BY(mutex) = 1;  // calls that have not ended, and the scope until it is joined
+  std::optional<Error> error TROUPE_GUARDED_BY(mutex);
+  std::vector<std::function<void()>> cancel TROUPE_GUARDED_BY(mutex);
+  Promise<void> promise;
+};
+
+CallScope::CallScope()
+    : group_(std::make_shared<Group>()), outer_(std::exchange(frame().scope, this).get()) {}
 
 CallScope::~CallScope() {
   if (joined_) return;
@@ -18,6 +32,13 @@ Future<void> CallScope::joined() {
     group_->ended(std::nullopt);
   }
   return group_->promise.future();
+}
+
+void CallScope::add(const FutureBase& future) {
+  if (!future.valid()) throw_invalid("[call] a scope was given an empty future");
+  if (!enter(future.canceller())) return;
+  future.on_end(
+      [group = group_](const Error* error) { group->ended(error ? std::optional(*error) : std::nullopt); });
 }
 
 // A call more, that is not left to itself if it is late. False: it has been cancelled.

@@ -2,12 +2,9 @@
 #pragma once
 #include <functional>
 #include <memory>
-#include <optional>
-#include <vector>
 
 #include "actors/frame_slots.h"
 #include "core/async/future.h"
-#include "core/base/mutex.h"
 
 namespace troupe {
 
@@ -28,36 +25,22 @@ class CallScope {
   CallScope(const CallScope&) = delete;
 
   /// Also waits for this future, whatever it comes from. (Calls made in the scope are added by themselves.)
-  template <class T>
-  void add(const Future<T>& future) {
-    if (!future.valid()) throw_invalid("[call] a scope was given an empty future");
-    if (!enter(future.canceller())) return;
-    future.on_end(
-        [group = group_](const Error* error) { group->ended(error ? std::optional(*error) : std::nullopt); });
-  }
+  void add(const FutureBase& future);
   /// Ready when all calls have ended, with the first error in time if there is one. Gathers no more.
   Future<void> joined();
   /// Blocks until then and throws the error; in an actor, co_await joined().
   void join() { joined().get(); }
 
   /// Adds a future to the scope that the thread is in, if it is in one.
-  template <class T>
-  static void gather(const Future<T>& future) {
+  static void gather(const FutureBase& future) {
     if (auto* scope = frame().scope.get()) scope->add(future);
   }
 
  private:
-  struct Group {
-    void ended(std::optional<Error> error);
-    internal::Mutex mutex;
-    size_t open TROUPE_GUARDED_BY(mutex) = 1;  // calls that have not ended, and the scope until it is joined
-    std::optional<Error> error TROUPE_GUARDED_BY(mutex);
-    std::vector<std::function<void()>> cancel TROUPE_GUARDED_BY(mutex);
-    Promise<void> promise;
-  };
+  struct Group;
   bool enter(std::function<void()> cancel);
 
-  std::shared_ptr<Group> group_ = std::make_shared<Group>();
+  std::shared_ptr<Group> group_;
   CallScope* outer_;
   bool joined_ = false;
 };

@@ -106,6 +106,8 @@ uint32_t number_of_host(std::map<std::string, uint32_t>& hosts, internal::actors
 
 }  // namespace
 
+const CollectiveOptions CollectiveOptions::defaults = {};
+
 Group::Group(internal::actors::Worker& cluster, const std::vector<Place>& workers, std::string name)
     : name_(std::move(name)) {
   std::map<std::string, uint32_t> hosts;
@@ -120,9 +122,17 @@ Group::Group(internal::actors::Worker& cluster, const std::vector<Place>& worker
   }
 }
 
-Group::Group(const std::vector<internal::rref::RefBase>& actors, std::string name) : name_(std::move(name)) {
+Group::Group() = default;
+Group::Group(const Group&) = default;
+Group::Group(Group&&) noexcept = default;
+Group& Group::operator=(const Group&) = default;
+Group& Group::operator=(Group&&) noexcept = default;
+Group::~Group() = default;
+
+Group::Group(const internal::rref::RefList& actors, std::string name) : name_(std::move(name)) {
   std::map<std::string, uint32_t> hosts;
-  for (const auto& actor : actors) {
+  for (size_t i = 0; i < actors.size(); ++i) {
+    const internal::rref::RefBase& actor = actors[i];
     const ObjectId id = actor.id();
     const std::string label = object_name(actor.type(), id) + " on " + actor.owner_name();
     if (std::ranges::find(members_, id) != members_.end())

@@ -38,8 +38,6 @@ struct CollectiveOptions {
   /// Of a call that names none.
   static const CollectiveOptions defaults;
 };
-inline const CollectiveOptions CollectiveOptions::defaults = {};
-
 /// Some workers, or actors, in the order of their ranks. A value: it can be copied, kept and sent as an
 /// argument, and costs nothing to make. Equal groups are one group: several with the same members need
 /// different names. It keeps no actor alive.
@@ -63,16 +61,21 @@ inline const CollectiveOptions CollectiveOptions::defaults = {};
 /// all operations of the group fail. A future that is dropped goes on, since the others need this member.
 class Group {
  public:
-  Group() = default;  ///< without members
+  Group();  ///< without members
   /// `invalid` if a worker is unknown or there twice.
   Group(internal::actors::Worker& cluster, const std::vector<Place>& workers, std::string name = {});
   /// Of actors, several of which may live on one worker.
   template <std::derived_from<internal::rref::RefBase> R>
   explicit Group(const std::vector<R>& actors, std::string name = {})
-      : Group(std::vector<internal::rref::RefBase>(actors.begin(), actors.end()), std::move(name)) {}
+      : Group(internal::rref::RefList(actors), std::move(name)) {}
   template <class T>
   Group(std::initializer_list<RRef<T>> actors, std::string name = {})
-      : Group(std::vector<internal::rref::RefBase>(actors.begin(), actors.end()), std::move(name)) {}
+      : Group(internal::rref::RefList(actors), std::move(name)) {}
+  Group(const Group&);
+  Group(Group&&) noexcept;
+  Group& operator=(const Group&);
+  Group& operator=(Group&&) noexcept;
+  ~Group();
 
   size_t size() const { return members_.size(); }
   const std::string& name() const& { return name_; }
@@ -143,7 +146,7 @@ class Group {
 
  private:
   friend Codec<Group>;
-  Group(const std::vector<internal::rref::RefBase>& actors, std::string name);
+  Group(const internal::rref::RefList& actors, std::string name);
   std::string name_;
   std::vector<ObjectId> members_;
   std::vector<std::string> labels_;

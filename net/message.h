@@ -26,7 +26,7 @@ struct Buffer {
   std::byte* data() const { return storage->data() + offset; }
   /// What goes in its place among the payload.
   std::span<const std::byte> travelling() const {
-    if (exported) return std::as_bytes(std::span(&exported, 1));
+    if (exported) return {reinterpret_cast<const std::byte*>(&exported), sizeof exported};
     return {size ? data() : nullptr, size};
   }
 };

@@ -41,9 +41,10 @@ void DrawOrder::gather(Module& module, bool covered, std::vector<Draw>& all) {
       [](const Draw& a, const Draw& b) { return a.module->drawn_.first < b.module->drawn_.first; });
 }
 
-void DrawOrder::restore(const std::vector<Module*>& layers, bool any_order) {
+void DrawOrder::restore(std::initializer_list<Module*> layers, bool any_order) {
   std::map<std::pair<const void*, uint64_t>, std::vector<Draw>> by_source;
   for (Module* layer : layers) {
+    if (!layer) continue;
     std::vector<Draw> all;
     gather(*layer, false, all);
     for (const Draw& draw : all) {

@@ -1,6 +1,7 @@
 // One seed, one model, whatever compiler: layers that are made as arguments draw in their order in the model.
 #pragma once
 #include <cstdint>
+#include <initializer_list>
 #include <vector>
 
 #include "nn/module.h"
@@ -14,12 +15,12 @@ class DrawOrder {
  public:
   /// Layers that were given as arguments, not as variables that somebody may look at. Where they drew from
   /// one stream or generator in another order, they draw again from the same numbers: as if they had been
-  /// made in this one.
+  /// made in this one. Null: none.
   ///
   /// What nobody noted cannot be drawn again: numbers that a constructor drew without Module::start(), or
   /// parameters that were written since. With `any_order`, of compilers that might be the reason, that is
   /// `invalid`, with nothing changed; else it was the program that made them in that order, and they stay.
-  static void restore(const std::vector<Module*>& layers, bool any_order = kArgumentsInAnyOrder);
+  static void restore(std::initializer_list<Module*> layers, bool any_order = kArgumentsInAnyOrder);
 
   /// What was drawn for the module, and below, stays as it is.
   static void keep(Module& module);

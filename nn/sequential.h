@@ -20,11 +20,7 @@ class Sequential : public Layer {
   requires(sizeof...(Layers) > 0 && (std::is_base_of_v<Layer, std::remove_cvref_t<Layers>> && ...) &&
            !(sizeof...(Layers) == 1 && (std::is_same_v<Sequential, std::remove_cvref_t<Layers>> &&
                                         ...))) explicit Sequential(Layers&&... layers) {
-    std::vector<Module*> made;  // here, as arguments
-    ((std::is_lvalue_reference_v<Layers> ? void()
-                                         : made.push_back(const_cast<std::remove_cvref_t<Layers>*>(&layers))),
-     ...);
-    DrawOrder::restore(made);
+    DrawOrder::restore({made_here(std::forward<Layers>(layers))...});
     (add(std::forward<Layers>(layers)), ...);
   }
 
@@ -33,8 +29,7 @@ class Sequential : public Layer {
   requires(std::is_base_of_v<Layer, std::remove_cvref_t<L>>) Sequential& add(L&& layer) {
     auto added = std::make_shared<std::remove_cvref_t<L>>(std::forward<L>(layer));
     if (std::is_lvalue_reference_v<L>) DrawOrder::keep(*added);  // somebody has its tensors
-    layers_.push_back(std::move(added));
-    return *this;
+    return add(std::shared_ptr<Layer>(std::move(added)));
   }
   /// The same of a layer that is shared. `invalid` without one.
   Sequential& add(std::shared_ptr<Layer> layer);
@@ -52,6 +47,11 @@ class Sequential : public Layer {
   }
 
  private:
+  /// As an argument; null: before.
+  template <class L>
+  static Module* made_here(L&& layer) {
+    return std::is_lvalue_reference_v<L> ? nullptr : const_cast<std::remove_cvref_t<L>*>(&layer);
+  }
   std::vector<std::shared_ptr<Layer>> layers_;
 };
 

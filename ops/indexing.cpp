@@ -20,6 +20,18 @@
 
 namespace troupe {
 
+TensorIndex::TensorIndex(Slice slice) : any_(slice) {}
+TensorIndex::TensorIndex(NoneType none) : any_(none) {}
+TensorIndex::TensorIndex(EllipsisType all) : any_(all) {}
+TensorIndex::TensorIndex(Tensor t) : any_(std::move(t)) {}
+TensorIndex::TensorIndex(Number number) : any_(number.at) {}
+TensorIndex::TensorIndex(const TensorIndex&) = default;
+TensorIndex::TensorIndex(TensorIndex&&) noexcept = default;
+TensorIndex& TensorIndex::operator=(const TensorIndex&) = default;
+TensorIndex& TensorIndex::operator=(TensorIndex&&) noexcept = default;
+TensorIndex::~TensorIndex() = default;
+TensorIndex::Any TensorIndex::any() && { return std::move(any_); }
+
 TensorIndex::TensorIndex(const char* text) : any_(Ellipsis) {
   if (std::string_view(text) != "...")
     throw_invalid("[index] the one text that is an index is \"...\", got \"" + std::string(text) + "\"");

@@ -4,6 +4,10 @@
 
 namespace troupe {
 
+namespace internal::actors {
+struct CallOptions;
+}
+
 class AnyRef : public internal::rref::RefBase {
  public:
   AnyRef() = default;
@@ -14,10 +18,8 @@ class AnyRef : public internal::rref::RefBase {
   explicit AnyRef(internal::rref::HandlePtr handle) : RefBase(std::move(handle)) {}
 
   /// Calls a method by name: what the compiler cannot check, the callee does.
-  Future<Value> call(const std::string& method, ValueList args,
-                     internal::actors::CallOptions options = {}) const {
-    return internal::rref::invoke_by_name(handle(), method, std::move(args), std::move(options));
-  }
+  Future<Value> call(const std::string& method, ValueList args) const;
+  Future<Value> call(const std::string& method, ValueList args, internal::actors::CallOptions options) const;
   /// With its type again, as a reference to an actor or to a value; `invalid` if it is another one, naming
   /// both.
   template <class T>
@@ -30,10 +32,7 @@ class AnyRef : public internal::rref::RefBase {
   }
 
  private:
-  const internal::rref::HandlePtr& checked_as(std::string_view wanted) const {
-    if (*this && type() != wanted) throw_invalid("[rref] " + str() + " is no " + std::string(wanted));
-    return handle();
-  }
+  const internal::rref::HandlePtr& checked_as(std::string_view wanted) const;
 };
 
 template <>

@@ -8,6 +8,11 @@
 
 namespace troupe {
 
+Place::Place(const char* name) : name_(name) {}
+Place::Place(std::string name) : name_(std::move(name)) {}
+Place::Place(WorkerId id, std::string number) : id_(id), name_(std::move(number)), by_number_(true) {}
+std::string Place::text(int64_t number) { return std::to_string(number); }
+std::string Place::text(uint64_t number) { return std::to_string(number); }
 Place::Place(const internal::actors::Member& member) : id_(member.id), name_(member.name) {}
 
 WorkerId Place::in(const internal::actors::Members& members) const {

@@ -22,18 +22,20 @@ class Members;
 /// Which worker: by its name, by its number, or by its description.
 class Place {
  public:
-  Place(const char* name) : name_(name) {}
-  Place(std::string name) : name_(std::move(name)) {}
+  Place(const char* name);
+  Place(std::string name);
   template <std::integral N>
   Place(N number)
-      : id_(std::in_range<WorkerId>(number) ? static_cast<WorkerId>(number) : kNoWorker),
-        name_(std::to_string(number)),
-        by_number_(true) {}
+      : Place(std::in_range<WorkerId>(number) ? static_cast<WorkerId>(number) : kNoWorker,
+              text(static_cast<std::conditional_t<std::is_signed_v<N>, int64_t, uint64_t>>(number))) {}
   Place(const internal::actors::Member& member);
   /// `invalid` for an unknown worker, listing those that there are.
   WorkerId in(const internal::actors::Members& members) const;
 
  private:
+  Place(WorkerId id, std::string number);
+  static std::string text(int64_t number);
+  static std::string text(uint64_t number);
   WorkerId id_ = kNoWorker;
   std::string name_;  // or its number
   bool by_number_ = false;
@@ -111,8 +113,8 @@ class Here {
       if constexpr (internal::actors::accept<T>(
                         internal::actors::Finding<
                             internal::actors::constructor_fault<T, internal::actors::Stored<A>...>()>())) {
-        ValueList list{
-            Codec<internal::actors::Stored<A>>::to(internal::actors::Stored<A>(std::forward<A>(args)))...};
+        ValueList list = internal::ListCodec<internal::actors::Stored<A>...>::list(
+            internal::actors::Stored<A>(std::forward<A>(args))...);
         return RRef<T>(spawn_handle(where, internal::actors::type_name<T>(),
                                     internal::actors::MadeFrom<T, internal::actors::Stored<A>...>::id,
                                     std::move(list), name));

@@ -8,18 +8,23 @@
 #include "core/base/fork.h"
 #include "core/graph/copy_on_write.h"
 #include "core/graph/node.h"
-#include "rref/ref_base.h"
 #include "rref/ref_table.h"
+#include "rref/rref.h"
 
 namespace troupe::internal::rref {
+
+template Future<void> convert<void>(const Future<Value>& reply);
+template Future<Tensor> convert<Tensor>(const Future<Value>& reply);
+template void add_later<Tensor, Tensor>(Arguments& to, const Future<Tensor>& a);
+
 namespace {
 
 class DeferredCall : public std::enable_shared_from_this<DeferredCall> {
  public:
-  DeferredCall(HandlePtr actor, std::string_view method, const actors::CallOptions& options)
-      : actor_(std::move(actor)), method_(method), options_(options) {}
+  DeferredCall(HandlePtr actor, std::string_view method, const CallSettings& settings)
+      : actor_(std::move(actor)), method_(method), settings_(settings) {}
 
-  Future<Value> start(Arguments arguments) {
+  Future<Value> start(Arguments&& arguments) {
     const auto result = promise_.future();
     const auto kept = std::make_shared<Arguments>(std::move(arguments));
     arguments_ = kept;
@@ -44,12 +49,12 @@ class DeferredCall : public std::enable_shared_from_this<DeferredCall> {
     for (const auto& l : arguments.later) arguments.values[l.place] = l.value.peek()->value();
     GradMode mode(grad_);
     promise_.settle<Future<Value>>(
-        [&] { return invoke(actor_, method_, std::move(arguments.values), options_); });
+        [&] { return invoke(actor_, method_, std::move(arguments.values), settings_); });
   }
 
   const HandlePtr actor_;
   const std::string method_;
-  const actors::CallOptions options_;
+  const CallSettings settings_;
   const bool grad_ = grad_enabled();
   std::weak_ptr<Arguments> arguments_;  // kept by the promise, while its future is wanted
   Promise<Value> promise_;
@@ -74,10 +79,8 @@ std::vector<actors::LateReply> replies_of(const Handle& actor, const Arguments& 
   return out;
 }
 
-}  // namespace
-
-Future<Value> invoke(const HandlePtr& actor, std::string_view method, ValueList args,
-                     actors::CallOptions options) {
+Future<Value> call(const HandlePtr& actor, std::string_view method, ValueList args,
+                   actors::CallOptions options) {
   if (!actor) throw_invalid("[rref] call of " + std::string(method) + " on an empty reference");
   check_process("call");
   std::string label = (actor->type() + "::").append(method);
@@ -90,31 +93,44 @@ Future<Value> invoke(const HandlePtr& actor, std::string_view method, ValueList 
   }
 }
 
-Future<Value> invoke_when_ready(const HandlePtr& actor, std::string_view method, Arguments arguments,
-                                actors::CallOptions options) {
-  if (actor) options.late = replies_of(*actor, arguments);
-  if (!options.late.empty()) {
-    arguments.later.clear();  // the only handles are with the call
-    return invoke(actor, method, std::move(arguments.values), std::move(options));
+}  // namespace
+
+Future<Value> invoke(const HandlePtr& actor, std::string_view method, ValueList args,
+                     const CallSettings& settings, bool one_way) {
+  return call(actor, method, std::move(args),
+              {.timeout = settings.timeout, .one_way = one_way, .on_full = settings.on_full});
+}
+
+Arguments::Arguments() = default;
+Arguments::Arguments(Arguments&&) noexcept = default;
+Arguments::~Arguments() = default;
+
+void Arguments::add(Value value) { values.push_back(std::move(value)); }
+
+void Arguments::add_later(Future<Value> value, bool is_reply) {
+  later.push_back({values.size(), std::move(value), is_reply});
+  values.emplace_back();
+}
+
+Future<Value> invoke_when_ready(const HandlePtr& actor, std::string_view method, Arguments&& arguments,
+                                const CallSettings& settings) {
+  if (actor) {
+    if (auto late = replies_of(*actor, arguments); !late.empty()) {
+      arguments.later.clear();  // the only handles are with the call
+      return call(actor, method, std::move(arguments.values),
+                  {.timeout = settings.timeout, .on_full = settings.on_full, .late = std::move(late)});
+    }
   }
   visit_tensors(arguments.values, [](Tensor& t) { t = as_of_now(t); });
-  auto result = std::make_shared<DeferredCall>(actor, method, options)->start(std::move(arguments));
+  auto result = std::make_shared<DeferredCall>(actor, method, settings)->start(std::move(arguments));
   CallScope::gather(result);
   return result;
 }
 
 HandlePtr invoke_remote(const HandlePtr& actor, const char* method, const std::string& type, ValueList args,
-                        actors::CallOptions options) {
+                        std::optional<Duration> timeout) {
   (void)RefBase(actor).worker();  // says so if the cluster has been shut down, or the reference is empty
-  return actor->table().remote(*actor, method, type, std::move(args), std::move(options));
-}
-
-Future<Value> invoke_by_name(const HandlePtr& actor, const std::string& method, ValueList args,
-                             actors::CallOptions options) {
-  actors::Worker& worker = RefBase(actor).worker();
-  actor->table().check(actor->id());
-  return worker.call(actor->id(), actor->type() + "::" + method, net::method_id(method), std::move(args),
-                     std::move(options));
+  return actor->table().remote(*actor, method, type, std::move(args), {.timeout = timeout});
 }
 
 Future<Value> fetch(const HandlePtr& value, std::optional<Duration> timeout) {

@@ -8,7 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "actors/calls/call_options.h"
+#include "actors/calls/flow_limits.h"
+#include "core/async/future.h"
+#include "core/base/clock.h"
 #include "rref/handle.h"
 
 namespace troupe {
@@ -17,10 +19,16 @@ class Actor;
 
 namespace internal::rref {
 
+/// What a reference says of the calls that are made with it; empty: the worker's.
+struct CallSettings {
+  std::optional<Duration> timeout = {};
+  std::optional<OnFull> on_full = {};
+};
+
 /// Calls a method of that actor. What goes wrong before the call leaves is the future's error, too; but an
-/// empty reference is `invalid` at once.
+/// empty reference is `invalid` at once. `one_way`: no reply.
 Future<Value> invoke(const HandlePtr& actor, std::string_view method, ValueList args,
-                     actors::CallOptions options);
+                     const CallSettings& settings, bool one_way = false);
 
 /// The arguments of a call, of which some are there later.
 struct Arguments {
@@ -31,6 +39,12 @@ struct Arguments {
   };
   ValueList values;          ///< null where a future gives one
   std::vector<Later> later;  ///< by place
+
+  Arguments();
+  Arguments(Arguments&&) noexcept;
+  ~Arguments();
+  void add(Value value);
+  void add_later(Future<Value> value, bool is_reply);
 };
 
 /// invoke(), when all arguments are there, for as long as somebody wants the result. They are waited for one
@@ -39,15 +53,12 @@ struct Arguments {
 ///
 /// Replies that nobody else can ask for are not waited for: the call leaves at once, and they go to its
 /// worker straight from those that make them.
-Future<Value> invoke_when_ready(const HandlePtr& actor, std::string_view method, Arguments arguments,
-                                actors::CallOptions options);
+Future<Value> invoke_when_ready(const HandlePtr& actor, std::string_view method, Arguments&& arguments,
+                                const CallSettings& settings);
 
 /// A call whose result stays where it is: RRef::remote(). `invalid` at once for an empty reference.
 HandlePtr invoke_remote(const HandlePtr& actor, const char* method, const std::string& type, ValueList args,
-                        actors::CallOptions options);
-/// Any actor: AnyRef::call().
-Future<Value> invoke_by_name(const HandlePtr& actor, const std::string& method, ValueList args,
-                             actors::CallOptions options);
+                        std::optional<Duration> timeout);
 /// The value that a Remote refers to. Of an empty one the future fails.
 Future<Value> fetch(const HandlePtr& value, std::optional<Duration> timeout);
 /// Calls f with the actor, in its mailbox, or with the reason why not. `invalid` at once for an empty

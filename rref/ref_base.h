@@ -1,10 +1,13 @@
 // What all references have in common, whatever they refer to.
 #pragma once
+#include <concepts>
 #include <cstddef>
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "core/async/future.h"
 #include "core/codec/codec.h"
@@ -60,6 +63,27 @@ class RefBase {
     return *handle_;
   }
   HandlePtr handle_;
+};
+
+/// References of one type, seen without it.
+class RefList {
+ public:
+  template <std::derived_from<RefBase> R>
+  RefList(const std::vector<R>& refs) : RefList(refs.data(), refs.size()) {}
+  template <std::derived_from<RefBase> R>
+  RefList(std::initializer_list<R> refs) : RefList(refs.begin(), refs.size()) {}
+  size_t size() const { return size_; }
+  const RefBase& operator[](size_t i) const { return at_(refs_, i); }
+
+ private:
+  template <class R>
+  RefList(const R* refs, size_t size)
+      : refs_(refs),
+        size_(size),
+        at_([](const void* all, size_t i) -> const RefBase& { return static_cast<const R*>(all)[i]; }) {}
+  const void* refs_;
+  size_t size_;
+  const RefBase& (*at_)(const void* refs, size_t i);
 };
 
 Value to_value(const RefBase& ref);

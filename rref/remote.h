@@ -20,6 +20,8 @@ Future<R> convert(const Future<Value>& reply) {
   else
     return reply.in_form([](const Value& v) { return internal::from_value<R>(v); });
 }
+extern template Future<void> convert<void>(const Future<Value>& reply);
+extern template Future<Tensor> convert<Tensor>(const Future<Value>& reply);
 
 }  // namespace internal::rref
 

@@ -78,21 +78,24 @@ constexpr bool check_call() {
 
 /// The value that a future A gives, as that of a parameter P.
 template <class P, class A>
-Arguments::Later later_argument(size_t place, const Future<A>& a) {
+void add_later(Arguments& to, const Future<A>& a) {
   if (!a.valid()) throw_invalid("[rref] an argument of the call is an empty future: it was moved from");
-  return {place, a.then([grad = grad_enabled()](const A& value) {
-            GradMode mode(grad);
-            return argument<P>(value);
-          })};
+  to.add_later(a.then([grad = grad_enabled()](const A& value) {
+    GradMode mode(grad);
+    return argument<P>(value);
+  }),
+               false);
 }
 /// Of a future that nobody has any more: the reply itself, if that is what it gives.
 template <class P, class A>
-Arguments::Later later_argument(size_t place, Future<A>&& a) {
+void add_later(Arguments& to, Future<A>&& a) {
   if constexpr (std::is_same_v<P, A>)
     if (a.valid())
-      if (auto reply = a.template take_origin<Value>()) return {place, std::move(*reply), true};
-  return later_argument<P>(place, std::as_const(a));
+      if (auto reply = a.template take_origin<Value>(); reply.valid())
+        return to.add_later(std::move(reply), true);
+  add_later<P>(to, std::as_const(a));
 }
+extern template void add_later<Tensor, Tensor>(Arguments& to, const Future<Tensor>& a);
 
 }  // namespace internal::rref
 
@@ -164,7 +167,7 @@ class RRef : public internal::rref::RefBase {
       ValueList list = values<Traits>(std::index_sequence_for<A...>{}, std::forward<A>(args)...);
       return Remote<R>(internal::rref::invoke_remote(handle(), internal::actors::method_name<M>(),
                                                      Remote<R>::type_name(), std::move(list),
-                                                     {.timeout = timeout_}));
+                                                     settings_.timeout));
     }
   }
   /// The same for a caller who wants no answer: it is handled all the same, and does not end with a deadline
@@ -188,14 +191,14 @@ class RRef : public internal::rref::RefBase {
   /// The same reference, whose calls fail with `deadline` after `timeout` (zero: never; negative: at once).
   RRef with_timeout(Duration timeout) const {
     RRef copy = *this;
-    copy.timeout_ = timeout;
+    copy.settings_.timeout = timeout;
     return copy;
   }
 
   /// The same reference, whose calls do this where too much is on its way already.
   RRef when_full(OnFull choice) const {
     RRef copy = *this;
-    copy.on_full_ = choice;
+    copy.settings_.on_full = choice;
     return copy;
   }
 
@@ -215,28 +218,24 @@ class RRef : public internal::rref::RefBase {
 
  private:
   Future<Value> invoke(std::string_view method, ValueList args, bool one_way = false) const {
-    return internal::rref::invoke(handle(), method, std::move(args), options(one_way));
-  }
-  internal::actors::CallOptions options(bool one_way = false) const {
-    return {.timeout = timeout_, .one_way = one_way, .on_full = on_full_};
+    return internal::rref::invoke(handle(), method, std::move(args), settings_, one_way);
   }
   template <class Traits, size_t... I, class... A>
   static ValueList values(std::index_sequence<I...>, A&&... args) {
-    using Params = typename Traits::Tuple;
-    ValueList list;
-    list.reserve(sizeof...(A));
-    (list.push_back(internal::rref::argument<std::tuple_element_t<I, Params>>(std::forward<A>(args))), ...);
-    return list;
+    if constexpr (sizeof...(A) == 0)
+      return {};
+    else
+      return internal::list_of({internal::rref::argument<std::tuple_element_t<I, typename Traits::Tuple>>(
+          std::forward<A>(args))...});
   }
   template <class P, class A>
   static void add_argument(internal::rref::Arguments& to, A&& a) {
     if constexpr (std::is_same_v<std::decay_t<A>, Remote<P>>) {
       add_argument<P>(to, a.to_here());
     } else if constexpr (IsFuture<std::decay_t<A>>::value) {
-      to.later.push_back(internal::rref::later_argument<P>(to.values.size(), std::forward<A>(a)));
-      to.values.emplace_back();
+      internal::rref::add_later<P>(to, std::forward<A>(a));
     } else {
-      to.values.push_back(internal::rref::argument<P>(std::forward<A>(a)));
+      to.add(internal::rref::argument<P>(std::forward<A>(a)));
     }
   }
   template <auto M, class Traits, size_t... I, class... A>
@@ -244,11 +243,10 @@ class RRef : public internal::rref::RefBase {
     internal::rref::Arguments all;
     (add_argument<std::tuple_element_t<I, typename Traits::Tuple>>(all, std::forward<A>(args)), ...);
     return internal::rref::convert<typename Traits::Return>(internal::rref::invoke_when_ready(
-        handle(), internal::actors::method_name<M>(), std::move(all), options()));
+        handle(), internal::actors::method_name<M>(), std::move(all), settings_));
   }
 
-  std::optional<Duration> timeout_;  // empty: the worker's
-  std::optional<OnFull> on_full_;    // empty: the worker's
+  internal::rref::CallSettings settings_;
 };
 
 template <class T>

@@ -14,21 +14,18 @@
 #include <string>
 #include <vector>
 
+#include "actors/calls/traffic.h"
 #include "core/codec/codec.h"
 
 namespace troupe::internal::actors {
 
 /// One worker's answer.
 struct TrafficReport {
-  struct Calls {
-    uint64_t sent = 0, arrived = 0;
-    bool operator==(const Calls&) const = default;
-  };
   WorkerId worker = kNoWorker;
-  int64_t busy = 0;                 ///< messages and jobs being handled, calls that wait, passes
-  std::map<WorkerId, Calls> peers;  ///< calls to and from each
-  std::set<WorkerId> lost;          ///< workers that it has lost
-  std::vector<std::string> waits;   ///< some of the calls that it waits for: "Layer::forward"
+  int64_t busy = 0;                      ///< messages and jobs being handled, calls that wait, passes
+  std::map<WorkerId, CallCounts> peers;  ///< calls to and from each
+  std::set<WorkerId> lost;               ///< workers that it has lost
+  std::vector<std::string> waits;        ///< some of the calls that it waits for: "Layer::forward"
 
   Value to_value() const;
   static TrafficReport from_value(Value v);

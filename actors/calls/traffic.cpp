@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "actors/calls/quiescence.h"
+
 namespace troupe::internal::actors {
 
 void Traffic::sent(WorkerId to, int64_t n) {
@@ -14,7 +16,7 @@ void Traffic::arrived(WorkerId from) {
   ++calls_[from].arrived;
 }
 
-std::map<WorkerId, TrafficReport::Calls> Traffic::calls() const {
+std::map<WorkerId, CallCounts> Traffic::calls() const {
   Lock lock(mutex_);
   return calls_;
 }

@@ -5,10 +5,18 @@
 #include <map>
 #include <utility>
 
-#include "actors/calls/quiescence.h"
 #include "core/base/mutex.h"
+#include "core/value/value.h"
 
 namespace troupe::internal::actors {
+
+struct TrafficReport;
+
+/// Calls between this worker and another one.
+struct CallCounts {
+  uint64_t sent = 0, arrived = 0;
+  bool operator==(const CallCounts&) const = default;
+};
 
 /// Counts calls to and from other workers, and what is being handled here. Thread-safe.
 class Traffic {
@@ -35,10 +43,10 @@ class Traffic {
   TrafficReport report(int64_t own, const std::function<int64_t()>& others) const;
 
  private:
-  std::map<WorkerId, TrafficReport::Calls> calls() const;
+  std::map<WorkerId, CallCounts> calls() const;
   std::atomic<int64_t> busy_{0};
   mutable Mutex mutex_;
-  std::map<WorkerId, TrafficReport::Calls> calls_ TROUPE_GUARDED_BY(mutex_);
+  std::map<WorkerId, CallCounts> calls_ TROUPE_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe::internal::actors

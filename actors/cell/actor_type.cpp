@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "core/base/mutex.h"
+#include "net/wire/wire.h"
 
 namespace troupe::internal::actors {
 namespace {

@@ -9,10 +9,11 @@
 #include <vector>
 
 #include "actors/actor.h"
-#include "actors/cell/invocation.h"
 #include "core/codec/codec.h"
 
 namespace troupe::internal::actors {
+
+class Invocation;
 
 struct ActorType {
   /// Decodes, runs, completes the invocation (later, for a coroutine); or throws.

@@ -6,10 +6,9 @@
 
 #include "actors/call_scope.h"
 #include "actors/cell/actor_type.h"
-#include "actors/cell/in_use.h"
+#include "actors/cell/any_task.h"
 #include "actors/cell/invocation.h"
 #include "actors/cell/method_list.h"
-#include "actors/cell/task.h"
 #include "core/async/future_combinators.h"
 #include "core/codec/codec.h"
 
@@ -195,21 +194,6 @@ constexpr size_t default_count() {
     return 0;
 }
 
-// Parameters end last to first: the object outlives the coroutine that works on it.
-template <class R>
-Detached finish(InUse, Ref<Invocation> invocation, Task<R> task) {
-  try {
-    if constexpr (std::is_void_v<R>) {
-      co_await std::move(task);
-      invocation->complete(Value());
-    } else {
-      invocation->complete(to_value(co_await std::move(task)));
-    }
-  } catch (...) {
-    invocation->threw(current_error());
-  }
-}
-
 /// Adds the defaults of the last parameters that the caller left out.
 template <class T, auto M>
 void add_defaults([[maybe_unused]] ValueList& args) {
@@ -252,7 +236,7 @@ void invoke_method(Actor& actor, Invocation& invocation) {
   };
   constexpr std::make_index_sequence<Traits::kArity> all;
   if constexpr (Traits::kTask) {
-    finish(InUse(invocation.cell()), Ref<Invocation>(&invocation), call(all));
+    finish(invocation, AnyTask(call(all)));
   } else if constexpr (std::is_void_v<typename Traits::Return>) {
     call(all);
     invocation.complete(Value());

@@ -1,6 +1,7 @@
 #include "actors/cell/suspension.h"
 
 #include "actors/cell/actor_cell.h"
+#include "actors/cell/task.h"
 #include "core/graph/node.h"
 
 namespace troupe::internal::actors {
@@ -30,6 +31,17 @@ bool Suspension::stops_here() {
 
 void Suspension::check() const {
   if (cancelled_) throw *cancelled_;
+}
+
+void suspend_until(const FutureBase& future, std::coroutine_handle<> coroutine,
+                   std::shared_ptr<Suspension>& suspension) {
+  const auto waiting = std::make_shared<Suspension>(coroutine);
+  suspension = waiting;
+  // Both may be gone as soon as the coroutine goes on or is ended, on another thread or by announce(). The
+  // future is the coroutine's: if that is destroyed, nobody wants the value.
+  const FutureBase awaited = future;
+  waiting->announce();
+  awaited.watch_end([waiting](FutureCore&) { waiting->resume(); });
 }
 
 void Suspension::go_on() {

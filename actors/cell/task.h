@@ -7,10 +7,8 @@
 #include <optional>
 #include <utility>
 
-#include "actors/cell/invocation.h"
 #include "actors/cell/suspension.h"
 #include "core/async/future.h"
-#include "core/graph/node.h"
 
 namespace troupe {
 
@@ -19,20 +17,22 @@ class [[nodiscard]] Task;
 
 namespace internal::actors {
 
+class AnyTask;
+
+/// `invalid` unless it is a task's, and has not been awaited.
+void check_awaitable(std::coroutine_handle<> task);
+
+/// The coroutine goes on once the future has its result. `suspension` is set before that: it lies in what the
+/// coroutine keeps, as the future does, and is gone as soon as that goes on or is ended.
+void suspend_until(const FutureBase& future, std::coroutine_handle<> coroutine,
+                   std::shared_ptr<Suspension>& suspension);
+
 template <class T>
 struct FutureAwaiter {
   Future<T> future;
   std::shared_ptr<Suspension> suspension = nullptr;
   bool await_ready() const { return future.is_ready() && !Suspension::stops_here(); }
-  void await_suspend(std::coroutine_handle<> coroutine) {
-    suspension = std::make_shared<Suspension>(coroutine);
-    // `this` may be gone as soon as the coroutine goes on or is ended, on another thread or by announce().
-    // The future is the coroutine's: if that is destroyed, nobody wants the value.
-    auto waiting = suspension;
-    const Future<T> awaited = future;
-    waiting->announce();
-    awaited.watch([waiting](const Result<T>&) { waiting->resume(); });
-  }
+  void await_suspend(std::coroutine_handle<> coroutine) { suspend_until(future, coroutine, suspension); }
   T await_resume() const {
     if (suspension) suspension->check();
     if constexpr (std::is_void_v<T>)
@@ -42,31 +42,28 @@ struct FutureAwaiter {
   }
 };
 
-template <class T>
 struct TaskPromiseBase {
   std::coroutine_handle<> continuation = std::noop_coroutine();
   std::exception_ptr error;
+  struct Final {
+    bool await_ready() noexcept { return false; }
+    std::coroutine_handle<> await_suspend(std::coroutine_handle<>) noexcept { return next; }
+    void await_resume() noexcept {}
+    std::coroutine_handle<> next;
+  };
   std::suspend_always initial_suspend() noexcept { return {}; }
-  auto final_suspend() noexcept {
-    struct Final {
-      bool await_ready() noexcept { return false; }
-      std::coroutine_handle<> await_suspend(std::coroutine_handle<>) noexcept { return next; }
-      void await_resume() noexcept {}
-      std::coroutine_handle<> next;
-    };
-    return Final{continuation};
-  }
+  Final final_suspend() noexcept { return {continuation}; }
   void unhandled_exception() { error = std::current_exception(); }
 };
 template <class T>
-struct TaskPromise : TaskPromiseBase<T> {
+struct TaskPromise : TaskPromiseBase {
   std::optional<T> value;
   Task<T> get_return_object();
   void return_value(T v) { value.emplace(std::move(v)); }
   T take() { return std::move(*value); }
 };
 template <>
-struct TaskPromise<void> : TaskPromiseBase<void> {
+struct TaskPromise<void> : TaskPromiseBase {
   Task<void> get_return_object();
   void return_void() {}
   void take() {}
@@ -90,9 +87,7 @@ class Task {
   }
 
   bool await_ready() const {
-    if (!handle_ || handle_.done()) [[unlikely]]
-      throw_invalid(handle_ ? "[task] was awaited before: a task runs once"
-                            : "[task] an empty task was awaited: it was moved from");
+    internal::actors::check_awaitable(handle_);
     return false;
   }
   std::coroutine_handle<> await_suspend(std::coroutine_handle<> caller) const {
@@ -105,6 +100,7 @@ class Task {
   }
 
  private:
+  friend class internal::actors::AnyTask;
   Handle handle_;
 };
 
@@ -121,22 +117,4 @@ internal::actors::FutureAwaiter<T> operator co_await(Future<T> future) {
   return {std::move(future), nullptr};
 }
 
-namespace internal::actors {
-
-/// The outermost coroutine of a call; frees itself.
-struct Detached {
-  struct promise_type {
-    template <class InUse, class... Rest>
-    promise_type(InUse&, Ref<Invocation>& invocation, Rest&...) {
-      invocation->runs_as(std::coroutine_handle<promise_type>::from_promise(*this));
-    }
-    Detached get_return_object() { return {}; }
-    std::suspend_never initial_suspend() noexcept { return {}; }
-    std::suspend_never final_suspend() noexcept { return {}; }
-    void return_void() {}
-    void unhandled_exception() { std::terminate(); }
-  };
-};
-
-}  // namespace internal::actors
 }  // namespace troupe

@@ -43,7 +43,7 @@ struct CommonMethod<R(Args...)> : Message<R(Args...)> {
               return f(std::move(args)...);
           };
           if constexpr (std::is_same_v<decltype(run()), Task<R>>)
-            finish(InUse(call.cell()), Ref<Invocation>(&call), run());
+            finish(call, AnyTask(run()));
           else
             M::handle(call, run);
         },

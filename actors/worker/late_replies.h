@@ -14,6 +14,8 @@
 
 namespace troupe::internal::actors {
 
+class Worker;
+
 /// Puts a LateCall to work. Thread-safe.
 class LateReplies : public std::enable_shared_from_this<LateReplies> {
  public:

@@ -2,6 +2,7 @@
 
 #include "actors/cell/actor_cell.h"
 #include "actors/worker/worker.h"
+#include "core/graph/node.h"
 
 namespace troupe::internal::actors {
 

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "actors/cell/detached.h"
 #include "actors/cell/in_use.h"
 #include "actors/cell/task.h"
 

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -55,6 +54,17 @@ class FutureBase {
     if (core.ready.is_set()) return core.run_now(&f, run);
     core.add_reader();
     core.add_for_end(FutureCallback(std::move(f), run));
+  }
+  /// Calls f(FutureCore&) when the result is there, for one who would like to know, and does not keep the
+  /// call from being cancelled: Future::watch() without the type of the result.
+  template <class F>
+  void watch_end(F f) const {
+    FutureCore& core = state("watch()");
+    const auto run = [](void* function, FutureCore& of) { (*static_cast<F*>(function))(of); };
+    if (core.ready.is_set())
+      core.run_now(&f, run);
+    else
+      core.add(FutureCallback(std::move(f), run));
   }
   /// cancel() of it, as long as there is somebody else who keeps it.
   std::function<void()> canceller() const;
@@ -109,6 +119,8 @@ class PromiseBase {
   /// What the futures of this promise wait for, in place of what they waited for before. Only for promises
   /// whose future() was asked for once: the source is let go of when that has gone.
   void waits_for(Source source) const;
+  /// What all handles on its value share.
+  FutureCore& core() const { return state("core()"); }
   /// The same for a future, unless that is ready; `number`: of the source.
   void waits_unless_ready(const FutureBase& future, uint64_t number = 0) const;
 
@@ -255,13 +267,12 @@ class [[nodiscard]] Future : public FutureBase {
     });
     return made;
   }
-  /// The `Future<U>` whose in_form() gave this one, in its place, which is empty then; nothing, and this one
-  /// stays, if it is no such future, if the value is there, or if somebody else could ask for either of them.
+  /// The `Future<U>` whose in_form() gave this one, in its place, which is empty then; an empty one, and this
+  /// one stays, if it is no such future, if the value is there, or if somebody else could ask for either of
+  /// them.
   template <class U>
-  std::optional<Future<U>> take_origin() {
-    FutureBase origin = take_origin_base();
-    if (!origin.valid()) return {};
-    return Future<U>(std::move(origin));
+  Future<U> take_origin() {
+    return Future<U>(take_origin_base());
   }
 
  private:

@@ -1,5 +1,6 @@
 // Many futures as one: all of them, or the first.
 #pragma once
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -17,58 +18,64 @@ enum class OnError {
 
 namespace internal {
 
-/// Before anything waits for them: `invalid` if one is empty, naming its place. `what`: "all()".
-void check_valid(const char* what, const std::vector<FutureBase>& futures);
+/// Futures of one type, seen without it.
+class FutureList {
+ public:
+  template <class T>
+  FutureList(const std::vector<Future<T>>& futures)
+      : futures_(&futures), size_(futures.size()), at_([](const void* list, size_t i) -> const FutureBase& {
+          return (*static_cast<const std::vector<Future<T>>*>(list))[i];
+        }) {}
+  size_t size() const { return size_; }
+  const FutureBase& operator[](size_t i) const { return at_(futures_, i); }
+
+ private:
+  const void* futures_;
+  size_t size_;
+  const FutureBase& (*at_)(const void* list, size_t i);
+};
 
 /// Of futures of one type, all of which have their results.
 using ReadyCores = std::vector<std::shared_ptr<FutureCore>>;
-/// The part of all() that does not depend on the type: calls complete() if all end well, or fails the
-/// promise.
-void join(const std::vector<FutureBase>& futures, OnError on_error, const PromiseBase& promise,
-          std::function<void(const ReadyCores&)> complete);
+/// The part of all() that does not depend on the type: calls complete(state of the promise, futures) if all
+/// end well, or fails the promise. `invalid` at once if a future is empty, naming its place.
+void join(const FutureList& futures, OnError on_error, const PromiseBase& promise,
+          void (*complete)(FutureCore& state, const ReadyCores& ready));
 /// The same of any(): calls complete() for each that ends well.
-void race(const std::vector<FutureBase>& futures, const PromiseBase& promise,
-          std::function<void(size_t index, const FutureCore&)> complete);
-
-/// The same futures without their type.
-template <class T>
-std::vector<FutureBase> bases_of(const std::vector<Future<T>>& futures) {
-  std::vector<FutureBase> out;
-  out.reserve(futures.size());
-  for (const FutureBase& future : futures) out.push_back(future);
-  return out;
-}
+void race(const FutureList& futures, const PromiseBase& promise,
+          void (*complete)(FutureCore& state, size_t index, const FutureCore& ready));
 
 }  // namespace internal
 
 /// The values of all futures, in their order; or an error if any of them fails.
 template <class T>
 Future<std::vector<NonVoid<T>>> all(const std::vector<Future<T>>& futures, OnError on_error = OnError::wait) {
-  const std::vector<FutureBase> bases = internal::bases_of(futures);
-  internal::check_valid("all()", bases);
-  const Promise<std::vector<NonVoid<T>>> promise;
-  const auto joined = promise.future();
-  internal::join(bases, on_error, promise, [promise](const internal::ReadyCores& ready) {
-    std::vector<NonVoid<T>> values;
+  using Values = std::vector<NonVoid<T>>;
+  const Promise<Values> promise;
+  auto joined = promise.future();
+  internal::join(futures, on_error, promise, [](FutureCore& state, const internal::ReadyCores& ready) {
+    Values values;
     values.reserve(ready.size());
     for (const auto& core : ready) values.push_back(static_cast<const FutureState<T>&>(*core).result.value());
-    promise.set(std::move(values));
+    static_cast<FutureState<Values>&>(state).complete(std::move(values));
   });
   return joined;
 }
+
+extern template Future<std::vector<Unit>> all<void>(const std::vector<Future<void>>& futures,
+                                                    OnError on_error);
 
 /// The first value that arrives, with the position of its future; the others, if nobody else waits for them,
 /// are cancelled. Fails only if all do, with the error of the first in their order. `invalid` at once for no
 /// futures.
 template <class T>
 Future<std::pair<size_t, NonVoid<T>>> any(const std::vector<Future<T>>& futures) {
-  if (futures.empty()) throw_invalid("[future] any() of no futures: nothing would ever arrive");
-  const std::vector<FutureBase> bases = internal::bases_of(futures);
-  internal::check_valid("any()", bases);
-  const Promise<std::pair<size_t, NonVoid<T>>> promise;
-  const auto winner = promise.future();
-  internal::race(bases, promise, [promise](size_t i, const FutureCore& core) {
-    promise.set({i, static_cast<const FutureState<T>&>(core).result.value()});
+  using First = std::pair<size_t, NonVoid<T>>;
+  const Promise<First> promise;
+  auto winner = promise.future();
+  internal::race(futures, promise, [](FutureCore& state, size_t i, const FutureCore& core) {
+    static_cast<FutureState<First>&>(state).complete(
+        First{i, static_cast<const FutureState<T>&>(core).result.value()});
   });
   return winner;
 }

@@ -1,10 +1,16 @@
 #include "core/codec/codec.h"
 
+#include <iterator>
+
 namespace troupe {
 
 template std::shared_ptr<FutureCore> make_future_state<Value>();
 template std::shared_ptr<FutureCore> make_future_state<Tensor>();
 namespace internal {
+
+ValueList list_of(Value* values, size_t count) {
+  return {std::make_move_iterator(values), std::make_move_iterator(values + count)};
+}
 
 std::string name_of(std::string what, NameOf of) { return std::move(what) + of(); }
 std::string name_of_int(size_t bytes) { return "int" + std::to_string(bytes * 8); }

@@ -68,6 +68,13 @@ T take(Value& v, NameOf expected) {
 /// "expected int32, got 4294967296".
 [[noreturn]] void out_of_range(NameOf expected, int64_t got);
 
+/// A list of values that are moved into it.
+ValueList list_of(Value* values, size_t count);
+template <size_t N>
+ValueList list_of(Value (&&values)[N]) {
+  return list_of(values, N);
+}
+
 template <class T>
 Value to_value(T&& x) {
   check_serializable<std::decay_t<T>>();
@@ -184,10 +191,9 @@ template <class T>
 struct Codec<std::vector<T>, std::enable_if_t<!std::is_same_v<T, std::byte> && Serializable<T>>> {
   static std::string name() { return internal::name_of("list of ", &Codec<T>::name); }
   static Value to(std::vector<T> xs) {
-    ValueList list;
-    list.reserve(xs.size());
-    for (auto&& x : xs)
-      list.push_back(Codec<T>::to(std::forward<decltype(x)>(x)));  // bools are no references
+    ValueList list(xs.size());
+    size_t at = 0;
+    for (auto&& x : xs) list[at++] = Codec<T>::to(std::forward<decltype(x)>(x));  // bools are no references
     return list;
   }
   static std::vector<T> from(Value v) {
@@ -204,9 +210,8 @@ struct Codec<std::array<T, N>> {
     return internal::name_of("list of " + std::to_string(N) + " times ", &Codec<T>::name);
   }
   static Value to(std::array<T, N> xs) {
-    ValueList list;
-    list.reserve(N);
-    for (auto&& x : xs) list.push_back(Codec<T>::to(std::move(x)));
+    ValueList list(N);
+    for (size_t i = 0; i < N; ++i) list[i] = Codec<T>::to(std::move(xs[i]));
     return list;
   }
   static std::array<T, N> from(Value v) {
@@ -226,8 +231,9 @@ struct SetCodec {
   using T = typename Set::value_type;
   static std::string name() { return internal::name_of("set of ", &Codec<T>::name); }
   static Value to(const Set& xs) {
-    ValueList list;
-    for (const T& x : xs) list.push_back(Codec<T>::to(x));
+    ValueList list(xs.size());
+    size_t at = 0;
+    for (const T& x : xs) list[at++] = Codec<T>::to(x);
     return list;
   }
   static Set from(Value v) {
@@ -254,8 +260,9 @@ struct MapCodec {
       for (auto& [k, x] : xs) map.emplace(k, Codec<T>::to(std::move(x)));
       return map;
     } else {
-      ValueList list;
-      for (auto& [k, x] : xs) list.push_back(ValueList{Codec<K>::to(k), Codec<T>::to(std::move(x))});
+      ValueList list(xs.size());
+      size_t at = 0;
+      for (auto& [k, x] : xs) list[at++] = list_of({Codec<K>::to(k), Codec<T>::to(std::move(x))});
       return list;
     }
   }
@@ -326,11 +333,12 @@ class ErrorPrefix {
 template <class... Ts>
 struct ListCodec {
   static std::string name() { return list_name({&Codec<Ts>::name...}); }
-  static Value to(Ts&&... xs) {
-    ValueList list;
-    list.reserve(sizeof...(Ts));
-    (list.push_back(Codec<Ts>::to(std::move(xs))), ...);
-    return list;
+  static Value to(Ts&&... xs) { return list(std::move(xs)...); }
+  static ValueList list(Ts&&... xs) {
+    if constexpr (sizeof...(Ts) == 0)
+      return {};
+    else
+      return list_of({Codec<Ts>::to(std::move(xs))...});
   }
   /// `what` starts the error text: "[call] Layer::forward".
   static std::tuple<Ts...> from(ValueList&& list, ErrorPrefix what) {
@@ -391,7 +399,8 @@ struct Codec<std::variant<Ts...>, std::enable_if_t<(Serializable<Ts> && ...)>> {
     const auto index = static_cast<int64_t>(x.index());
     return std::visit(
         [&](auto& held) {
-          return Value(ValueList{Value(index), Codec<std::decay_t<decltype(held)>>::to(std::move(held))});
+          return Value(
+              internal::list_of({Value(index), Codec<std::decay_t<decltype(held)>>::to(std::move(held))}));
         },
         x);
   }

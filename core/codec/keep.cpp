@@ -191,28 +191,35 @@ void restore(Tensor& variable, Tensor kept) {
 
 }  // namespace internal
 
-void Keep::add(Kept kept) {
-  if (kept.name.empty() || kept.name.find('.') != std::string::npos)
-    throw_invalid("[keep] a name \"" + kept.name + "\"; expected one without dots");
-  for (const Kept& other : kept_)
-    if (other.name == kept.name) throw_invalid("[keep] two variables are called \"" + kept.name + "\"");
-  kept_.push_back(std::move(kept));
+Keep::Keep(Empty) {}
+Keep::~Keep() = default;
+
+void Keep::cover(const void* variable, size_t size) { covers_.emplace_back(variable, size); }
+
+void Keep::add(const Kept& kept) {
+  std::string name = kept.name;
+  if (name.empty() || name.find('.') != std::string::npos)
+    throw_invalid("[keep] a name \"" + name + "\"; expected one without dots");
+  for (const Named& other : kept_)
+    if (other.name == name) throw_invalid("[keep] two variables are called \"" + name + "\"");
+  cover(kept.variable, kept.size);
+  kept_.push_back({std::move(name), kept});
 }
 
 StateDict Keep::state() const {
   StateDict out;
-  for (const Kept& k : kept_) internal::pack(out, k.name, k.get());
+  for (const Named& k : kept_) internal::pack(out, k.name, k.how.get(k.how.variable));
   return out;
 }
 
 void Keep::load_state(const StateDict& state) {
   std::vector<Value> values;  // before anything changes
-  for (const Kept& k : kept_) values.push_back(internal::unpack(state, k.name));
+  for (const Named& k : kept_) values.push_back(internal::unpack(state, k.name));
   for (const auto& [name, t] : state)
     if (std::none_of(kept_.begin(), kept_.end(),
-                     [name = name.substr(0, name.find('.'))](const Kept& k) { return k.name == name; }))
+                     [name = name.substr(0, name.find('.'))](const Named& k) { return k.name == name; }))
       throw_invalid("[keep] the checkpoint has \"" + name + "\", which is not kept here");
-  for (size_t i = 0; i < kept_.size(); ++i) kept_[i].set(std::move(values[i]));
+  for (size_t i = 0; i < kept_.size(); ++i) kept_[i].how.set(kept_[i].how.variable, std::move(values[i]));
 }
 
 }  // namespace troupe

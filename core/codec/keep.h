@@ -1,6 +1,6 @@
 // Keep: members of an actor, or variables of a driver, that a checkpoint has to know.
 #pragma once
-#include <functional>
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,12 +55,13 @@ class Keep final : public Stateful {
 
   /// Names, or Keep::anew, and variables by turns. A name comes once and has no dot in it: else `invalid`.
   template <class... A>
-  explicit Keep(A&&... names_and_variables) {
+  explicit Keep(A&&... names_and_variables) : Keep(Empty()) {
     static_assert(sizeof...(A) % 2 == 0, "Keep takes names and variables by turns: Keep keep(\"n\", n)");
     add(std::forward<A>(names_and_variables)...);
   }
   Keep(const Keep&) = delete;
   Keep& operator=(const Keep&) = delete;
+  ~Keep() override;
 
   StateDict state() const override;
   void load_state(const StateDict& state) override;
@@ -68,27 +69,36 @@ class Keep final : public Stateful {
   const std::vector<std::pair<const void*, size_t>>& covers() const& { return covers_; }
 
  private:
+  struct Empty {};
+  explicit Keep(Empty);
   struct Kept {
+    const char* name;
+    void* variable;
+    size_t size;
+    Value (*get)(const void* variable);
+    void (*set)(void* variable, Value value);
+  };
+  struct Named {
     std::string name;
-    std::function<Value()> get;
-    std::function<void(Value)> set;
+    Kept how;
   };
   void add() {}
   template <class T, class... A>
   void add(const char* name, T& x, A&&... rest) {
     internal::check_serializable<T>();
-    covers_.emplace_back(&x, sizeof x);
-    add({name, [&x] { return internal::KeptAs<T>::to(x); },
-         [&x](Value v) { internal::KeptAs<T>::into(x, std::move(v)); }});
+    add(Kept{name, &x, sizeof x,
+             [](const void* v) { return internal::KeptAs<T>::to(*static_cast<const T*>(v)); },
+             [](void* v, Value value) { internal::KeptAs<T>::into(*static_cast<T*>(v), std::move(value)); }});
     add(std::forward<A>(rest)...);
   }
   template <class T, class... A>
   void add(Anew, T& x, A&&... rest) {
-    covers_.emplace_back(&x, sizeof x);
+    cover(&x, sizeof x);
     add(std::forward<A>(rest)...);
   }
-  void add(Kept kept);
-  std::vector<Kept> kept_;
+  void add(const Kept& kept);
+  void cover(const void* variable, size_t size);
+  std::vector<Named> kept_;
   std::vector<std::pair<const void*, size_t>> covers_;
 };
 

@@ -218,20 +218,36 @@ constexpr bool kOpaqueFields<T> = !FieldsOf<T>::kSerializable;
 
 }  // namespace internal
 
+namespace internal {
+
+/// How a plain struct travels. One that many units send is compiled once: `extern template` behind it.
 template <class T>
-struct Codec<T, std::enable_if_t<internal::PlainStruct<T> && !internal::kOpaqueFields<T>>> {
-  using Fields = internal::FieldsOf<T>;
-  static std::string name() { return "struct of tuple " + Fields::Codec::name(); }
-  static Value to(T x) {
-    return internal::with_fields(x, [](auto&... field) { return Fields::Codec::to(std::move(field)...); });
-  }
-  static T from(Value v) {
-    auto list = internal::take<ValueList>(v, &Codec<typename Fields::Tuple>::name);
-    T x{};
-    internal::with_fields(x,
-                          [&](auto&... field) { Fields::Codec::into(std::move(list), "tuple", field...); });
-    return x;
-  }
+struct StructCodec {
+  using Fields = FieldsOf<T>;
+  static std::string name();
+  static Value to(T x);
+  static T from(Value v);
 };
+template <class T>
+std::string StructCodec<T>::name() {
+  return "struct of tuple " + Fields::Codec::name();
+}
+template <class T>
+Value StructCodec<T>::to(T x) {
+  return with_fields(x, [](auto&... field) { return Fields::Codec::to(std::move(field)...); });
+}
+template <class T>
+T StructCodec<T>::from(Value v) {
+  auto list = take<ValueList>(v, &Codec<typename Fields::Tuple>::name);
+  T x{};
+  with_fields(x, [&](auto&... field) { Fields::Codec::into(std::move(list), "tuple", field...); });
+  return x;
+}
+
+}  // namespace internal
+
+template <class T>
+struct Codec<T, std::enable_if_t<internal::PlainStruct<T> && !internal::kOpaqueFields<T>>>
+    : internal::StructCodec<T> {};
 
 }  // namespace troupe

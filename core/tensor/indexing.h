@@ -36,19 +36,28 @@ class TensorIndex {
   using Any = std::variant<int64_t, Slice, NoneType, EllipsisType, Tensor>;
   template <class T>
   requires(std::is_integral_v<T> && !std::is_same_v<T, bool>) TensorIndex(T at)
-      : any_(static_cast<int64_t>(at)) {}
+      : TensorIndex(Number{static_cast<int64_t>(at)}) {}
   TensorIndex(bool) = delete;  // means another thing than the numbers 0 and 1 in PyTorch: use a mask
-  TensorIndex(Slice slice) : any_(slice) {}
-  TensorIndex(NoneType none) : any_(none) {}
-  TensorIndex(EllipsisType all) : any_(all) {}
+  TensorIndex(Slice slice);
+  TensorIndex(NoneType none);
+  TensorIndex(EllipsisType all);
   /// "...": Ellipsis. `invalid` for any other text.
   TensorIndex(const char* text);
-  TensorIndex(Tensor t) : any_(std::move(t)) {}
+  TensorIndex(Tensor t);
+  TensorIndex(const TensorIndex&);
+  TensorIndex(TensorIndex&&) noexcept;
+  TensorIndex& operator=(const TensorIndex&);
+  TensorIndex& operator=(TensorIndex&&) noexcept;
+  ~TensorIndex();
 
   const Any& any() const& { return any_; }
-  Any any() && { return std::move(any_); }
+  Any any() &&;
 
  private:
+  struct Number {
+    int64_t at;
+  };
+  explicit TensorIndex(Number number);
   Any any_;
 };
 

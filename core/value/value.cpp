@@ -2,11 +2,17 @@
 
 namespace troupe {
 
-Value::Value(const Value&) = default;
-Value::Value(Value&&) noexcept = default;
-Value& Value::operator=(const Value&) = default;
-Value& Value::operator=(Value&&) noexcept = default;
-Value::~Value() = default;
+Value::Value(const Value& o) : v(o.v) {}
+Value::Value(Value&& o) noexcept : v(std::move(o.v)) {}
+Value& Value::operator=(const Value& o) {
+  v = o.v;
+  return *this;
+}
+Value& Value::operator=(Value&& o) noexcept {
+  v = std::move(o.v);
+  return *this;
+}
+Value::~Value() { std::destroy_at(&v); }
 
 std::string Value::describe() const {
   struct Visitor {

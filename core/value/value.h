@@ -40,6 +40,13 @@ struct RefValue {
   std::shared_ptr<void> hold;  ///< never on the wire: keeps alive, on this side, what is named
 };
 
+namespace internal {
+template <class T, class Variant>
+constexpr bool kAlternative = false;
+template <class T, class... Ts>
+constexpr bool kAlternative<T, std::variant<Ts...>> = (std::is_same_v<T, Ts> || ...);
+}  // namespace internal
+
 using Bytes = std::vector<std::byte>;
 struct Value;
 using ValueList = std::vector<Value>;
@@ -49,10 +56,16 @@ using ValueMap = std::map<std::string, Value>;
 struct Value {
   using Variant = std::variant<std::monostate, bool, int64_t, double, std::string, Bytes, Tensor, RefValue,
                                ValueList, ValueMap>;
-  Variant v;
-  Value() = default;
+  /// In a union, so that a constructor need not know how each alternative ends.
+  union {
+    Variant v;
+  };
+  Value() noexcept : v() {}
   template <class T>
-  requires std::is_constructible_v<Variant, T> Value(T x) : v(std::move(x)) {}
+  requires internal::kAlternative<T, Variant> Value(T x) : v(std::in_place_type<T>, std::move(x)) {}
+  template <class T>
+  requires(!internal::kAlternative<T, Variant> && std::is_constructible_v<Variant, T>) Value(T x)
+      : v(std::move(x)) {}
   // Compiled once: a copy of ten alternatives is long.
   Value(const Value&);
   Value(Value&&) noexcept;

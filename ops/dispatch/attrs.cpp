@@ -53,7 +53,33 @@ std::string str(const AttrValue& value) {
       value);
 }
 
+Attr::Attr(std::string_view n, AttrValue v) : name(n), value(std::move(v)) {}
+Attr::Attr(std::string_view n, bool v) : name(n), value(v) {}
+Attr::Attr(std::string_view n, int v) : name(n), value(int64_t{v}) {}
+Attr::Attr(std::string_view n, int64_t v) : name(n), value(v) {}
+Attr::Attr(std::string_view n, double v) : name(n), value(v) {}
+Attr::Attr(std::string_view n, Scalar v) : name(n), value(v) {}
+Attr::Attr(std::string_view n, const char* v) : name(n), value(std::string(v)) {}
+Attr::Attr(const Attr&) = default;
+Attr::Attr(Attr&&) noexcept = default;
+Attr& Attr::operator=(const Attr&) = default;
+Attr& Attr::operator=(Attr&&) noexcept = default;
+Attr::~Attr() = default;
+
+Attrs::Attrs(std::initializer_list<Attr> list) : list_(list) {}
+std::vector<Attr> Attrs::list() && { return std::move(list_); }
 void Attrs::add(Attr attr) { list_.push_back(std::move(attr)); }
+
+bool Attrs::flag(std::string_view name) const { return get<bool>(name); }
+int64_t Attrs::integer(std::string_view name) const { return get<int64_t>(name); }
+double Attrs::number(std::string_view name) const { return get<double>(name); }
+Scalar Attrs::scalar(std::string_view name) const { return get<Scalar>(name); }
+const std::string& Attrs::text(std::string_view name) const& { return get<std::string>(name); }
+std::string Attrs::text(std::string_view name) && { return get<std::string>(name); }
+const std::vector<int64_t>& Attrs::ints(std::string_view name) const& {
+  return get<std::vector<int64_t>>(name);
+}
+std::vector<int64_t> Attrs::ints(std::string_view name) && { return get<std::vector<int64_t>>(name); }
 
 Attrs Attrs::complete(const Attrs& defaults, std::string_view op) && {
   const auto same = [](const Attr& a, const Attr& b) {

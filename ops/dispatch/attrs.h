@@ -22,24 +22,29 @@ struct Attr {
   std::string_view name;  ///< not owned; `complete` replaces it by the operator's own name
   AttrValue value;
 
-  Attr(std::string_view n, AttrValue v) : name(n), value(std::move(v)) {}
-  Attr(std::string_view n, bool v) : name(n), value(v) {}
-  Attr(std::string_view n, int v) : name(n), value(int64_t{v}) {}
-  Attr(std::string_view n, int64_t v) : name(n), value(v) {}
-  Attr(std::string_view n, double v) : name(n), value(v) {}
-  Attr(std::string_view n, Scalar v) : name(n), value(v) {}
-  Attr(std::string_view n, const char* v) : name(n), value(std::string(v)) {}
+  Attr(std::string_view n, AttrValue v);
+  Attr(std::string_view n, bool v);
+  Attr(std::string_view n, int v);
+  Attr(std::string_view n, int64_t v);
+  Attr(std::string_view n, double v);
+  Attr(std::string_view n, Scalar v);
+  Attr(std::string_view n, const char* v);
+  Attr(const Attr&);
+  Attr(Attr&&) noexcept;
+  Attr& operator=(const Attr&);
+  Attr& operator=(Attr&&) noexcept;
+  ~Attr();
 };
 
 /// A value; empty ones allocate nothing. Look-up is linear: operators have at most a handful.
 class Attrs {
  public:
   Attrs() = default;
-  Attrs(std::initializer_list<Attr> list) : list_(list) {}
+  Attrs(std::initializer_list<Attr> list);
 
   bool empty() const { return list_.empty(); }
   const std::vector<Attr>& list() const& { return list_; }
-  std::vector<Attr> list() && { return std::move(list_); }
+  std::vector<Attr> list() &&;
   void add(Attr attr);
 
   /// The value of an attribute that the operator declares; its type is the one of the default.
@@ -51,14 +56,14 @@ class Attrs {
   T get(std::string_view name) && {
     return std::get<T>(find(name));
   }
-  bool flag(std::string_view name) const { return get<bool>(name); }
-  int64_t integer(std::string_view name) const { return get<int64_t>(name); }
-  double number(std::string_view name) const { return get<double>(name); }
-  Scalar scalar(std::string_view name) const { return get<Scalar>(name); }
-  const std::string& text(std::string_view name) const& { return get<std::string>(name); }
-  std::string text(std::string_view name) && { return get<std::string>(name); }
-  const std::vector<int64_t>& ints(std::string_view name) const& { return get<std::vector<int64_t>>(name); }
-  std::vector<int64_t> ints(std::string_view name) && { return get<std::vector<int64_t>>(name); }
+  bool flag(std::string_view name) const;
+  int64_t integer(std::string_view name) const;
+  double number(std::string_view name) const;
+  Scalar scalar(std::string_view name) const;
+  const std::string& text(std::string_view name) const&;
+  std::string text(std::string_view name) &&;
+  const std::vector<int64_t>& ints(std::string_view name) const&;
+  std::vector<int64_t> ints(std::string_view name) &&;
 
   /// These attributes in the order of `defaults`, missing ones filled in. Integers become numbers, and one
   /// integer a list of integers, where the default is one; all numbers become a Scalar. `invalid`, starting

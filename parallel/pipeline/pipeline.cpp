@@ -105,6 +105,15 @@ struct Pipeline::LastReport {
 
 StepReport Pipeline::step_report() const { return report_->get(); }
 
+const StepOptions StepOptions::defaults = {};
+
+Stage::Stage() = default;
+Stage::Stage(const Stage&) = default;
+Stage::Stage(Stage&&) noexcept = default;
+Stage& Stage::operator=(const Stage&) = default;
+Stage& Stage::operator=(Stage&&) noexcept = default;
+Stage::~Stage() = default;
+
 Pipeline::Pipeline(const Here& here, std::vector<Stage> stages, PipelineOptions options)
     : here_(here),
       stages_(std::move(stages)),

@@ -21,6 +21,13 @@ struct RunnerReport;
 
 /// A stage: a method of an actor, which may live anywhere. Make it with stage().
 struct Stage {
+  Stage();
+  Stage(const Stage&);
+  Stage(Stage&&) noexcept;
+  Stage& operator=(const Stage&);
+  Stage& operator=(Stage&&) noexcept;
+  ~Stage();
+
   StageActor part;
   SkipNames skips;
   /// The last stage: method M of the same actor gives the loss of (output, target), a tensor of one element
@@ -128,6 +135,8 @@ struct StepOptions {
   std::vector<double> weights = {};
   /// Not for users: what the step counts for among those of all replicas; 0: the sum of the weights.
   double share = 0;
+  /// Of a step that names none.
+  static const StepOptions defaults;
 };
 
 struct StepResult {
@@ -152,23 +161,28 @@ class Pipeline {
   ///
   /// A failure names stage and micro-batch. Then the other stages give up, the gradients of the context are
   /// of no use, and the next step (with another context) finds the pipeline as if there had been none.
-  StepResult step(const Value& batch, const Value& targets, const StepOptions& options = {}) {
+  StepResult step(const Value& batch, const Value& targets,
+                  const StepOptions& options = StepOptions::defaults) {
     return step_async(batch, targets, options).get();
   }
   /// The same of a batch that has been cut already, into micro-batches of any number and shape.
-  StepResult step(std::vector<Value> batch, std::vector<Value> targets, const StepOptions& options = {}) {
+  StepResult step(std::vector<Value> batch, std::vector<Value> targets,
+                  const StepOptions& options = StepOptions::defaults) {
     return step_async(std::move(batch), std::move(targets), options).get();
   }
-  Future<StepResult> step_async(const Value& batch, const Value& targets, const StepOptions& options = {});
+  Future<StepResult> step_async(const Value& batch, const Value& targets,
+                                const StepOptions& options = StepOptions::defaults);
   Future<StepResult> step_async(std::vector<Value> batch, std::vector<Value> targets,
-                                const StepOptions& options = {});
+                                const StepOptions& options = StepOptions::defaults);
 
   /// Forward alone; nothing is recorded. The outputs of the micro-batches.
-  std::vector<Value> forward(const Value& batch, const StepOptions& options = {}) {
+  std::vector<Value> forward(const Value& batch, const StepOptions& options = StepOptions::defaults) {
     return forward_async(batch, options).get();
   }
-  Future<std::vector<Value>> forward_async(const Value& batch, const StepOptions& options = {});
-  Future<std::vector<Value>> forward_async(std::vector<Value> batch, const StepOptions& options = {});
+  Future<std::vector<Value>> forward_async(const Value& batch,
+                                           const StepOptions& options = StepOptions::defaults);
+  Future<std::vector<Value>> forward_async(std::vector<Value> batch,
+                                           const StepOptions& options = StepOptions::defaults);
 
   /// Ready when all forwards of the last step that was begun are done, on all workers.
   Future<void> forwards_done();

@@ -1,6 +1,8 @@
 #include "parallel/server/served_gradients.h"
 
 #include "core/async/future_combinators.h"
+#include "parallel/server/server.h"
+#include "parallel/server/table.h"
 
 namespace troupe::parallel {
 namespace {

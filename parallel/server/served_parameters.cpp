@@ -12,7 +12,10 @@
 #include "ops/view.h"
 #include "parallel/server/client_base.h"
 #include "parallel/server/compression/packed.h"
+#include "parallel/server/server.h"
 #include "rref/ref_table.h"
+
+template struct troupe::internal::StructCodec<troupe::parallel::Served>;
 
 namespace troupe::parallel {
 namespace {

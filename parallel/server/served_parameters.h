@@ -5,11 +5,13 @@
 #include <vector>
 
 #include "parallel/server/client_options.h"
-#include "parallel/server/server.h"
+#include "parallel/server/server_options.h"
 #include "rref/here.h"
 #include "rref/rref.h"
 
 namespace troupe::parallel {
+
+class Server;
 
 /// Elements [begin, end) of a tensor, in row-major order.
 struct Extent {
@@ -30,6 +32,12 @@ struct Served {
   int64_t dtype = 0;                         ///< of the parameters, as DType has it
   Compression pull, push;                    ///< of what trainers read, and of what they send
 };
+
+}  // namespace troupe::parallel
+
+extern template struct troupe::internal::StructCodec<troupe::parallel::Served>;
+
+namespace troupe::parallel {
 
 struct BlockOptions {
   int64_t bytes = 4 << 20;  ///< at most in one block: while one is updated, others are on their way

@@ -13,6 +13,9 @@
 #include "ops/view.h"
 #include "parallel/server/client_base.h"
 #include "parallel/server/compression/packed.h"
+#include "parallel/server/table.h"
+
+template struct troupe::internal::StructCodec<troupe::parallel::ServedTable>;
 
 namespace troupe::parallel {
 namespace {

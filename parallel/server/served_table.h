@@ -6,9 +6,10 @@
 #include <vector>
 
 #include "parallel/server/served_parameters.h"
-#include "parallel/server/table.h"
 
 namespace troupe::parallel {
+
+class Table;
 
 /// Which server has row r of a table with n servers.
 enum class Rows {
@@ -30,6 +31,12 @@ struct ServedTable {
   Compression pull, push;  ///< of rows, and of their gradients
   int64_t server_of(int64_t row) const;
 };
+
+}  // namespace troupe::parallel
+
+extern template struct troupe::internal::StructCodec<troupe::parallel::ServedTable>;
+
+namespace troupe::parallel {
 
 /// A float32 table [rows, width] on these workers. `invalid` on sizes below 1, no places, compression that
 /// leaves something out (of rows that other steps do not name, which could not be made good), and as Table;

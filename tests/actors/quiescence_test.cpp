@@ -70,7 +70,7 @@ class World {
  private:
   struct Worker {
     int64_t busy = 0;
-    std::map<WorkerId, TrafficReport::Calls> peers;
+    std::map<WorkerId, CallCounts> peers;
     std::set<WorkerId> lost;
     bool dead = false;
   };

@@ -2,6 +2,8 @@
 #include <catch2/catch.hpp>
 
 #include "parallel/server/served_table.h"
+#include "parallel/server/server.h"
+#include "parallel/server/table.h"
 #include "rref/ref_table.h"
 #include "tests/support/error_of.h"
 #include "tests/support/near.h"

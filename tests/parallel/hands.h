@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "parallel/server/served_parameters.h"
+#include "parallel/server/server.h"
 #include "rref/ref_table.h"
 #include "tests/support/sim_cluster.h"
 #include "troupe/troupe.h"

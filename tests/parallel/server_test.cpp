@@ -5,6 +5,7 @@
 
 #include "optim/optim.h"
 #include "parallel/server/served_table.h"
+#include "parallel/server/server.h"
 #include "rref/ref_table.h"
 #include "tests/parallel/hands.h"
 #include "tests/support/error_of.h"

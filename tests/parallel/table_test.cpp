@@ -5,6 +5,7 @@
 #include "parallel/server/served_gradients.h"
 #include "parallel/server/served_parameters.h"
 #include "parallel/server/served_table.h"
+#include "parallel/server/table.h"
 #include "tests/support/error_of.h"
 #include "tests/support/near.h"
 #include "tests/support/nothing_left.h"

@@ -7,9 +7,19 @@
 
 #include "autograd/distributed/optim/optimizer_messages.h"
 #include "core/base/shown.h"
-#include "optim/optim.h"
 
 namespace troupe::optim {
+
+template class Distributed<SGD>;
+template class Distributed<Adam>;
+template class Distributed<AdamW>;
+template class Distributed<Adamax>;
+template class Distributed<LAMB>;
+template class Distributed<RMSprop>;
+template class Distributed<Adagrad>;
+template class Distributed<Adadelta>;
+template class Distributed<Rprop>;
+
 namespace {
 
 std::string file_name(size_t index, size_t count) {
@@ -145,6 +155,12 @@ DistributedOptimizer::DistributedOptimizer(std::vector<AnyRef> actors, const std
               .then([groups = std::move(groups)](const std::vector<Result<Value>>& answers) {
                 return std::shared_ptr<const Made>(std::make_shared<Made>(answers, groups));
               });
+}
+
+size_t DistributedOptimizer::group_count() const { return options_->group_count(); }
+ValueMap DistributedOptimizer::options_map(size_t group) const { return options_->options_map(group); }
+void DistributedOptimizer::change_options(size_t group, const ValueMap& changed) {
+  options_->change_options(group, changed);
 }
 
 DistributedOptimizer::~DistributedOptimizer() {

@@ -10,7 +10,7 @@
 #include "autograd/distributed/optim/context_gradients.h"
 #include "autograd/distributed/optim/parameter_filter.h"
 #include "autograd/distributed/optim/step_report.h"
-#include "optim/optimizer.h"
+#include "optim/optim.h"
 #include "rref/any_ref.h"
 
 namespace troupe::optim {
@@ -74,11 +74,9 @@ class DistributedOptimizer : public Tunable {
   void save(const std::string& folder);
   void load(const std::string& folder);
 
-  size_t group_count() const override { return options_->group_count(); }
-  ValueMap options_map(size_t group) const override { return options_->options_map(group); }
-  void change_options(size_t group, const ValueMap& changed) override {
-    options_->change_options(group, changed);
-  }
+  size_t group_count() const override;
+  ValueMap options_map(size_t group) const override;
+  void change_options(size_t group, const ValueMap& changed) override;
 
  private:
   using Send = std::function<Future<Value>(size_t)>;  // a message to actor i
@@ -116,9 +114,7 @@ class Distributed : public DistributedOptimizer {
   };
   /// `invalid` on options out of range, and if an actor is given twice, at once; by every step, if a group is
   /// for no parameter of any actor. Waits for the actors' names if a group has a function.
-  Distributed(std::vector<AnyRef> actors, typename O::Options options = {}, std::vector<Group> groups = {})
-      : DistributedOptimizer(std::move(actors), O::kName, O::map_of(std::move(options)),
-                             by_name(std::move(groups))) {}
+  Distributed(std::vector<AnyRef> actors, typename O::Options options = {}, std::vector<Group> groups = {});
 
  private:
   static std::vector<DistributedOptimizer::Group> by_name(std::vector<Group> groups) {
@@ -127,5 +123,21 @@ class Distributed : public DistributedOptimizer {
     return all;
   }
 };
+
+template <class O>
+Distributed<O>::Distributed(std::vector<AnyRef> actors, typename O::Options options,
+                            std::vector<Group> groups)
+    : DistributedOptimizer(std::move(actors), O::kName, O::map_of(std::move(options)),
+                           by_name(std::move(groups))) {}
+
+extern template class Distributed<SGD>;
+extern template class Distributed<Adam>;
+extern template class Distributed<AdamW>;
+extern template class Distributed<Adamax>;
+extern template class Distributed<LAMB>;
+extern template class Distributed<RMSprop>;
+extern template class Distributed<Adagrad>;
+extern template class Distributed<Adadelta>;
+extern template class Distributed<Rprop>;
 
 }  // namespace troupe::optim

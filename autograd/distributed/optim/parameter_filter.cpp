@@ -22,6 +22,19 @@ bool name_fits(std::string_view name, std::string_view form) {
   return in_form == form.size();
 }
 
+ParameterFilter::ParameterFilter(const char* name) : names_{name} {}
+ParameterFilter::ParameterFilter(std::initializer_list<std::string> names) : names_(names) {}
+ParameterFilter::ParameterFilter(std::vector<std::string> names) : names_(std::move(names)) {}
+ParameterFilter::ParameterFilter(const ParameterFilter&) = default;
+ParameterFilter::ParameterFilter(ParameterFilter&&) noexcept = default;
+ParameterFilter& ParameterFilter::operator=(const ParameterFilter&) = default;
+ParameterFilter& ParameterFilter::operator=(ParameterFilter&&) noexcept = default;
+ParameterFilter::~ParameterFilter() = default;
+std::vector<std::string> ParameterFilter::names() && { return std::move(names_); }
+std::function<bool(const std::string& name, const Shape& shape)> ParameterFilter::chosen() && {
+  return std::move(chosen_);
+}
+
 std::string ParameterFilter::str() const {
   return chosen_ ? "those of a function" : fmt::format("{}", fmt::join(names_, ", "));
 }

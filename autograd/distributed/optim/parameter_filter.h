@@ -21,20 +21,25 @@ bool name_fits(std::string_view name, std::string_view form);
 ///   [](const std::string&, const Shape& shape) { return shape.rank() < 2; }  // biases and norms
 class ParameterFilter {
  public:
-  ParameterFilter(const char* name) : names_{name} {}
-  ParameterFilter(std::initializer_list<std::string> names) : names_(names) {}
-  ParameterFilter(std::vector<std::string> names) : names_(std::move(names)) {}
+  ParameterFilter(const char* name);
+  ParameterFilter(std::initializer_list<std::string> names);
+  ParameterFilter(std::vector<std::string> names);
   template <std::predicate<const std::string&, const Shape&> F>
   ParameterFilter(F chosen) : chosen_(std::move(chosen)) {}
+  ParameterFilter(const ParameterFilter&);
+  ParameterFilter(ParameterFilter&&) noexcept;
+  ParameterFilter& operator=(const ParameterFilter&);
+  ParameterFilter& operator=(ParameterFilter&&) noexcept;
+  ~ParameterFilter();
 
   /// "*.bias, norm*", or "those of a function".
   std::string str() const;
   /// Empty if there is a function.
   const std::vector<std::string>& names() const& { return names_; }
-  std::vector<std::string> names() && { return std::move(names_); }
+  std::vector<std::string> names() &&;
   /// Null if there are names.
   const std::function<bool(const std::string& name, const Shape& shape)>& chosen() const& { return chosen_; }
-  std::function<bool(const std::string& name, const Shape& shape)> chosen() && { return std::move(chosen_); }
+  std::function<bool(const std::string& name, const Shape& shape)> chosen() &&;
 
  private:
   std::vector<std::string> names_;
