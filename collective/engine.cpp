@@ -162,10 +162,10 @@ void GroupEngine::begin(const GroupCallPtr& call, Request request) {
   run->call = call;
   run->request = std::move(request);
   run->done = std::move(call->done);
-  enter(run, call->tag);
+  enter(run, {call->tag, call->single_use});
 }
 
-void GroupEngine::enter(const RunPtr& run, const std::string& tag, const SizedPtr& sized,
+void GroupEngine::enter(const RunPtr& run, const OperationTag& tag, const SizedPtr& sized,
                         const std::optional<Error>& fails) {
   GroupCall& call = *run->call;
   Signature& s = run->request.signature;
@@ -186,10 +186,13 @@ void GroupEngine::enter(const RunPtr& run, const std::string& tag, const SizedPt
   {
     // Whoever brings a part finds the run, or waits here.
     const Lock lock(mutex_);
-    id = operations_.enter(call.group, call.members, call.at.rank, {tag, call.single_use}, s, out);
+    id = operations_.enter(call.group, call.members, call.at.rank, tag, s, out);
     if (fails) operations_.fail(id, *fails, out);
     runs_[id] = run;
-    if (sized) sized_[{call.group, call.at.rank, call.tag}].push_back(sized);
+    if (sized) {
+      sized->use = id.use;
+      sized_[{call.group, call.at.rank, call.tag}].push_back(sized);
+    }
   }
   bool cancelled;
   {

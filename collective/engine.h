@@ -105,6 +105,7 @@ class GroupEngine final : public actors::Extension {
     GroupCallPtr call;
     Described own;
     std::optional<Request> request = {};  // of a device, whose sizes were known
+    uint64_t use = 0;                     // of the tag, when they told each other
     std::optional<Result<Tensors>> sizes = {};
     Device device() const { return request ? request->device : own.device(); }
   };
@@ -125,7 +126,7 @@ class GroupEngine final : public actors::Extension {
   void cancel(const OperationId& id);
 
   Duration limit_of(const std::optional<Duration>& timeout) const;
-  void enter(const RunPtr& run, const std::string& tag, const SizedPtr& sized = nullptr,
+  void enter(const RunPtr& run, const OperationTag& tag, const SizedPtr& sized = nullptr,
              const std::optional<Error>& fails = {});
   void exchange(const SizedPtr& sized);
   void begin_sized(const Queue& queue);

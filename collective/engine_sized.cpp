@@ -23,7 +23,8 @@ std::vector<GroupMember> members_of(const Group& group) {
 
 namespace {
 
-// Parts of the tag that a user gave it are those of the operation itself.
+// Of the operation itself; the tag that a user gave it is that of the sizes. It has the same use of both: who
+// brings something else may tell no sizes, and does not count it.
 std::string tag_of_sizes(const std::string& tag) { return tag + "\nsizes"; }
 
 DeviceOperation operation_of(const OperationId& id, const std::vector<WorkerDevice>& devices,
@@ -75,7 +76,7 @@ void GroupEngine::exchange(const SizedPtr& sized) {
     }
     begin_sized(queue);
   };
-  enter(run, call->tag, sized);
+  enter(run, {call->tag, call->single_use}, sized);
 }
 
 // Operations whose sizes are known, in the order of their calls: that is the one of all ranks.
@@ -116,9 +117,9 @@ void GroupEngine::enter_sized(const SizedPtr& next) {
   } catch (...) {
     why = current_error();
   }
-  // Others may go on, and count the uses of the tag: it has one here as well, which has failed.
+  // Others may know all sizes and wait for it: it fails here as well.
   if (why) run->request = barrier_of(call->at);
-  enter(run, tag_of_sizes(call->tag), nullptr, why);
+  enter(run, {tag_of_sizes(call->tag), call->single_use, next->use}, nullptr, why);
 }
 
 // The ranks tell each other where their tensors are, and all choose alike.

@@ -18,11 +18,15 @@ OperationId Operations::enter(uint64_t group, std::vector<GroupMember> members, 
   const Lock lock(mutex_);
   forgotten_.erase(group);
   OperationId id{group, rank, tag.name, OperationId::kSingleUse};
-  if (!tag.single_use)
-    id.use = next_use(id)++;
-  else if (has_called(id))
+  if (!tag.single_use) {
+    uint64_t& next = next_use(id);
+    id.use = std::max(next, tag.use);
+    next = id.use + 1;
+    given_up_.erase(given_up_.lower_bound({group, rank, tag.name, 0}), given_up_.lower_bound(id));
+  } else if (has_called(id)) {
     throw_invalid("[" + std::string(name(signature.problem.collective)) + "] tag \"" + tag.name +
                   "\" is of a single use, and was used before");
+  }
   const auto at = running_.emplace(id, Running{std::move(members), std::move(signature)}).first;
   Running& op = at->second;
   op.chunks = op.signature.chunks();

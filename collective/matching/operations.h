@@ -29,13 +29,16 @@ struct GroupMember {
   std::string name;  ///< "w3", for errors
 };
 
-/// By which ranks know an operation. A `single_use` is the only one of its tag.
+/// By which ranks know an operation. A `single_use` is the only one of its tag. `use`: the rank calls none of
+/// those before it that it has not called yet.
 struct OperationTag {
   OperationTag() = default;
-  OperationTag(std::string name, bool single_use = false) : name(std::move(name)), single_use(single_use) {}
+  OperationTag(std::string name, bool single_use = false, uint64_t use = 0)
+      : name(std::move(name)), single_use(single_use), use(use) {}
   OperationTag(const char* name) : name(name) {}
   std::string name;
   bool single_use = false;
+  uint64_t use = 0;
 };
 
 /// An operation of one rank.

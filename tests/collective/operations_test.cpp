@@ -226,6 +226,28 @@ TEST_CASE("10,000 operations in a row leave nothing but the tag") {
   CHECK(world.table(1).counts() == Operations::Counts{.tags = 1});
 }
 
+TEST_CASE("uses of a tag that a rank leaves out meet nothing, and are forgotten") {
+  RankWorld world(1, 2);
+  world.add_group(1, {0, 1});
+  const Signature s{{Collective::all_reduce, 2, 0, {4}}, "sum", float32, {4}, Way::whole};
+  const auto call = [&](size_t rank, uint64_t use) {
+    world.rank(1, rank).jobs = {{1, {"t", false, use}, s, use}};
+    world.call(1, rank);
+  };
+  for (uint64_t use = 0; use < 50; ++use) {
+    call(0, use);
+    if (use % 5 == 4)
+      call(1, use);
+    else
+      world.cancel({1, 0, "t", use});
+    world.settle();
+    CHECK(world.table(1).counts().given_up == (use % 5 + 1) % 5);
+  }
+  world.check_results();
+  CHECK(world.table(0).counts() == Operations::Counts{.tags = 1});
+  CHECK(world.table(1).counts() == Operations::Counts{.tags = 1});
+}
+
 TEST_CASE("parts that do not belong are refused or end the operation, and are never taken") {
   Operations table;
   Operations::Out out;
