@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include "collective/matching/operation_text.h"
 #include "collective/nccl/why_not.h"
 #include "core/base/error.h"
 
@@ -15,24 +16,65 @@ Description description_of(const Request& request) {
           .dtype = request.signature.dtype};
 }
 
-std::string why_by_host(const std::vector<Description>& all, const std::vector<GroupMember>& members) {
-  const auto who = [&](size_t r) { return fmt::format("rank {} ({})", r, members[r].name); };
-  size_t on_device = 0;
-  while (on_device < all.size() && !all[on_device].place) ++on_device;
+void check_memory(const std::vector<Description>& all, const std::vector<GroupMember>& members) {
+  const auto on_device = std::ranges::find_if(all, [](const Description& d) { return d.place.has_value(); });
+  const auto on_cpu = std::ranges::find_if(all, [](const Description& d) { return !d.place; });
+  if (on_device == all.end() || on_cpu == all.end()) return;
+  const bool scatters = on_cpu->collective == Collective::scatter;
+  throw_invalid(fmt::format(
+      "[{}] ranks brought tensors of different memory: {} of the CPU{}; {} of a device: "
+      "bring all of one kind{}",
+      name(on_cpu->collective), rank_text(members, static_cast<size_t>(on_cpu - all.begin())),
+      on_cpu->has_tensor ? "" : " or none", rank_text(members, static_cast<size_t>(on_device - all.begin())),
+      scatters ? ", and to get rows on a device any tensor of it" : ""));
+}
+
+void check_known(const std::vector<Description>& known, const std::vector<Description>& all,
+                 const std::vector<GroupMember>& members) {
   for (size_t r = 0; r < all.size(); ++r)
-    if (!all[r].place && on_device < all.size())
-      throw_invalid(
-          fmt::format("[{}] ranks brought tensors of different memory: {} of the CPU; {} of a device: "
-                      "bring all of one kind",
-                      name(all[r].collective), who(r), who(on_device)));
+    if (known[r].rows != all[r].rows)
+      throw_invalid(fmt::format("[{}] .rows has {} for {}, which brings {} rows: give what each brings",
+                                name(all[r].collective), known[r].rows.at(0), rank_text(members, r),
+                                fmt::join(all[r].rows, ", ")));
+}
+
+std::string why_by_host(const std::vector<Description>& all, const std::vector<GroupMember>& members) {
+  check_memory(all, members);
   std::map<uint64_t, size_t> gpus;
   for (size_t r = 0; r < all.size(); ++r) {
     const DevicePlace& p = *all[r].place;
-    if (p.version == 0) return fmt::format("NCCL is not used on {}, and Cluster::ways() says why", who(r));
+    if (p.version == 0)
+      return fmt::format("NCCL is not used on {}, and Cluster::ways() says why", rank_text(members, r));
     const size_t other = p.version != all[0].place->version ? 0 : gpus.emplace(p.gpu, r).first->second;
-    if (other != r) return why_apart({who(other), *all[other].place}, {who(r), p});
+    if (other != r)
+      return why_apart({rank_text(members, other), *all[other].place}, {rank_text(members, r), p});
   }
   return "";
+}
+
+namespace {
+
+// Of those that each send to each: the sends of a group have their receives in the same group of the others,
+// since all go the same distances round the ranks.
+void exchange_with_all(Request& request, size_t rank) {
+  const Problem& p = request.signature.problem;
+  for (size_t d = 1; d < p.ranks; ++d) {
+    const size_t to = (rank + d) % p.ranks, from = (rank + p.ranks - d) % p.ranks;
+    const Range out = p.block(rank * p.ranks + to), in = p.block(from * p.ranks + rank);
+    const auto group = static_cast<uint32_t>((d - 1) / (kMostSteps / 2));
+    if (out.size) request.work.steps.push_back({DeviceStep::send, request.elements.read(out), {}, to, group});
+    if (in.size)
+      request.work.steps.push_back({DeviceStep::receive, {}, request.elements.read(in), from, group});
+  }
+}
+
+}  // namespace
+
+bool needs_devices(const Problem& p) {
+  if (p.collective != Collective::all_to_all) return p.elements() != 0;
+  for (size_t i = 0; i < p.counts.size(); ++i)
+    if (p.counts[i] && i / p.ranks != i % p.ranks) return true;
+  return false;
 }
 
 void send_by_devices(Request& request, size_t rank, const Tensor& own) {
@@ -79,9 +121,29 @@ void send_by_devices(Request& request, size_t rank, const Tensor& own) {
           steps.push_back(
               {DeviceStep::broadcast, k == rank ? own : none, request.elements.read(p.block(k)), k});
       return;
-    default:
-      throw_error(ErrorKind::unimplemented,
-                  fmt::format("[{}] it does not go from device to device", name(p.collective)));
+    case Collective::scatter:
+      if (!is_root) {
+        if (p.counts[rank])
+          steps.push_back({DeviceStep::receive, none, request.elements.read(p.block(rank)), p.root});
+        return;
+      }
+      for (size_t k = 0; k < p.ranks; ++k)  // its own rows are where they were
+        if (k != rank && p.counts[k])
+          steps.push_back({DeviceStep::send, request.elements.read(p.block(k)), none, k});
+      return;
+    case Collective::gather:
+      if (p.counts[rank]) {
+        steps.push_back({DeviceStep::send, own, none, p.root});
+        if (is_root) steps.push_back({DeviceStep::receive, none, request.elements.read(p.block(rank)), rank});
+      }
+      for (size_t k = 0; is_root && k < p.ranks; ++k)
+        if (k != rank && p.counts[k])
+          steps.push_back({DeviceStep::receive, none, request.elements.read(p.block(k)), k});
+      return;
+    case Collective::all_to_all:
+      return exchange_with_all(request, rank);
+    case Collective::barrier:
+      return;
   }
 }
 
@@ -104,6 +166,7 @@ void send_by_host(Request& request) {
 
 void bring_to_host(Described& own) {
   for (Tensor& t : own.brings) t = t.data_on(cpu);
+  own.where = cpu;
 }
 
 std::vector<WorkerDevice> devices_of(const std::vector<Description>& all,

@@ -97,6 +97,7 @@ void GroupEngine::install(actors::Worker& worker) {
   });
   if (device_library()) worker.set_ways(e->transfers_);
   kTurns.serve(worker, [e] { return e->devices_.addresses(); });
+  kThere.serve(worker, [] {});
   worker.add_metrics([e](actors::Worker::Metrics& m) {
     const auto counts = e->operations_.counts();
     m["collectives"] = static_cast<int64_t>(counts.running);

@@ -104,8 +104,9 @@ class GroupEngine final : public actors::Extension {
   struct Sized {
     GroupCallPtr call;
     Described own;
-    std::optional<Request> request = {};  // of a device, whose sizes were known
-    uint64_t use = 0;                     // of the tag, when they told each other
+    std::optional<Request> request = {};                 // of a device, whose sizes were known
+    std::optional<std::vector<Description>> known = {};  // what the ranks were told of each other
+    uint64_t use = 0;                                    // of the tag, when they told each other
     std::optional<Result<Tensors>> sizes = {};
     Device device() const { return request ? request->device : own.device(); }
   };

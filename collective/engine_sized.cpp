@@ -46,7 +46,8 @@ CallFrame callback_frame() {
 
 void GroupEngine::begin(const GroupCallPtr& call, Described own,
                         std::optional<std::vector<Description>> known) {
-  if (!own.device().is_cpu()) return begin_on_devices(std::make_shared<Sized>(Sized{call, std::move(own)}));
+  if (!own.device().is_cpu())
+    return begin_on_devices(std::make_shared<Sized>(Sized{call, std::move(own), {}, std::move(known)}));
   if (known) return begin(call, request_of(own, *known, call->at, call->members));
   exchange(std::make_shared<Sized>(Sized{call, std::move(own)}));
 }
@@ -159,6 +160,7 @@ void GroupEngine::prepare(const Sized& next, const std::vector<Description>& all
   const GroupCall& call = *next.call;
   const Device device = next.device();
   if (device.is_cpu()) {
+    check_memory(all, call.members);
     run.request = request_of(next.own, all, call.at, call.members);
     return;
   }
@@ -176,6 +178,7 @@ void GroupEngine::prepare(const Sized& next, const std::vector<Description>& all
     run.request = request_of(own, all, call.at, call.members);
     give_back_to(device, run.request);
   }
+  if (next.known) check_known(*next.known, all, call.members);
 }
 
 // All ranks have called it.
@@ -188,7 +191,7 @@ void GroupEngine::launch(const Operations::Work& work, const RunPtr& run) {
     perform(std::move(failed));
     perform(std::move(after));
   };
-  if (run->request.work.steps.empty()) {
+  if (!needs_devices(run->request.signature.problem)) {
     run->has_begun = true;
     Out after;
     operations_.done(work.id, work.chunk, after);

@@ -51,9 +51,9 @@ struct CollectiveOptions {
 /// made of braces within a co_await.
 ///
 /// Tensors are of any dtype, and on the CPU on all members or on GPUs on all: from GPU to GPU they go by NCCL
-/// if each member has one of its own, else by memory of the host (not scatter, gather and all_to_all, which
-/// take tensors of the CPU). A tensor that is moved in, and that nobody else has, is used in place. All
-/// members get the same bits, on the CPU in every run. Any number of operations may be under way.
+/// if each member has one of its own, else by memory of the host. A tensor that is moved in, and that nobody
+/// else has, is used in place. All members get the same bits, on the CPU in every run. Any number of
+/// operations may be under way.
 ///
 /// They fail on all members: `invalid`, with what two of them brought, if that does not fit together;
 /// `deadline`, naming members that have not called it; `cancelled`, when one of them cancels the future, or
@@ -114,7 +114,8 @@ class Group {
                            const CollectiveOptions& options = CollectiveOptions::defaults) const;
   Future<Tensors> broadcast(Tensors xs, size_t root,
                             const CollectiveOptions& options = CollectiveOptions::defaults) const;
-  /// This member's rows of the root's tensor. The others bring an undefined one.
+  /// This member's rows of the root's tensor. The others bring an undefined one; where the root's is on a
+  /// GPU, any tensor of the GPU on which they want their rows.
   Future<Tensor> scatter(Tensor x, size_t root,
                          const CollectiveOptions& options = CollectiveOptions::defaults) const;
   /// The rows of all members, of which each may have another number, one behind the other, for the root; the

@@ -18,23 +18,18 @@ namespace troupe::internal::collective {
 
 namespace {
 
-enum class From { cpu, devices };  // as well
-
-void check_tensor(std::string_view what, const Tensor& x, From from = From::devices) {
+void check_tensor(std::string_view what, const Tensor& x) {
   if (!x.defined()) throw_invalid(fmt::format("[{}] the tensor is undefined", what));
-  if (from == From::cpu && !x.device().is_cpu())
-    throw_error(ErrorKind::unimplemented,
-                fmt::format("[{}] it does not take tensors of devices: bring x.to(cpu)", what));
   if (x.requires_grad())
     throw_error(ErrorKind::unimplemented,
                 fmt::format("[{}] no gradient goes through groups: bring x.detach()", what));
 }
 
 // Of one dtype, which it returns, and on one device.
-DType check_list(std::string_view what, const Tensors& xs, From from = From::devices) {
+DType check_list(std::string_view what, const Tensors& xs) {
   if (xs.empty()) throw_invalid(fmt::format("[{}] the list is empty: bring a tensor at least", what));
   for (const Tensor& x : xs) {
-    check_tensor(what, x, from);
+    check_tensor(what, x);
     if (x.device() != xs[0].device())
       throw_invalid(fmt::format("[{}] a list is on one device, and this one is on {} and {}: move it to one",
                                 what, xs[0].device().str(), x.device().str()));
@@ -97,10 +92,11 @@ std::vector<int64_t> divided(std::string_view what, int64_t all, const std::vect
   return rows;
 }
 
-// Rows of a range, in a tensor of its own.
-Tensor own_rows(const Elements& elements, Range range, int64_t rows, const Shape& row) {
-  const Tensor t = elements.read(range);
+// Rows of a range, in a tensor of its own. `device`: of none.
+Tensor own_rows(const Elements& elements, Range range, int64_t rows, const Shape& row, Device device) {
   const Shape shape = with_rows(rows, row);
+  if (!range.size) return empty(shape, {elements.dtype(), device});
+  const Tensor t = elements.read(range);
   return t.alias(shape, shape.contiguous_strides(), t.storage_offset()).clone_data();
 }
 
@@ -235,9 +231,8 @@ Request reduce_scatter_of(Tensor x, ReduceOp op, const std::vector<int64_t>& row
             .device = x.device()};
   const size_t n = count(x);
   add_summand(r.elements, {0, n}, std::move(x));
-  r.result = [range = r.signature.problem.block(at.rank), mine = all[at.rank], row](const Elements& e) {
-    return Tensors{own_rows(e, range, mine, row)};
-  };
+  r.result = [range = r.signature.problem.block(at.rank), mine = all[at.rank], row, device = r.device](
+                 const Elements& e) { return Tensors{own_rows(e, range, mine, row, device)}; };
   return r;
 }
 
@@ -264,15 +259,16 @@ Request barrier_of(Standing at) { return {.signature = {.problem = {Collective::
 // ---- of sizes that not all ranks know
 
 Described gather_of(Collective c, Tensor x, size_t root, Standing at) {
-  check_tensor(name(c), x, c == Collective::all_gather ? From::devices : From::cpu);
+  check_tensor(name(c), x);
   Problem{c, at.ranks, root, std::vector<size_t>(at.ranks)}.check();
   return {{c, root, true, x.dtype(), row_of(x), {rows_of(x)}}, {lazy_copy(x)}};
 }
 
 Described scatter_of(Tensor x, size_t root, const std::vector<int64_t>& rows, Standing at) {
   Problem{Collective::scatter, at.ranks, root, std::vector<size_t>(at.ranks)}.check();
-  if (at.rank != root) return {{Collective::scatter, root, false, float32, {}, {}}, {}};
-  check_tensor("scatter", x, From::cpu);
+  if (at.rank != root)
+    return {{Collective::scatter, root, false, float32, {}, {}}, {}, x.defined() ? x.device() : cpu};
+  check_tensor("scatter", x);
   return {{Collective::scatter, root, true, x.dtype(), row_of(x), divided("scatter", rows_of(x), rows, at)},
           {lazy_copy(x)}};
 }
@@ -281,7 +277,7 @@ Described all_to_all_of(Tensors xs, Standing at) {
   if (xs.size() != at.ranks)
     throw_invalid(
         fmt::format("[all_to_all] {} tensors for {} ranks: bring one for each", xs.size(), at.ranks));
-  const DType dtype = check_list("all_to_all", xs, From::cpu);
+  const DType dtype = check_list("all_to_all", xs);
   Described d{{Collective::all_to_all, 0, true, dtype, row_of(xs[0]), {}}, {}};
   for (const Tensor& x : xs) {
     if (row_of(x) != d.description.row)
@@ -318,7 +314,9 @@ Request exchange_of(const Description& own, Standing at) {
                           .reduction = "sizes",
                           .dtype = int64},
             .elements = Elements(int64)};
-  if (own.place) r.signature.reduction += " of tensors on devices";
+  // Whose tensors are of the CPU may not exchange sizes at all, and reads here what the others have.
+  const bool all_exchange = own.collective == Collective::scatter || own.collective == Collective::all_to_all;
+  if (own.place && !all_exchange) r.signature.reduction += " of tensors on devices";
   const Tensor all = empty({static_cast<int64_t>(n * at.ranks)}, int64);
   std::ranges::copy(x, all.data<int64_t>() + at.rank * n);
   r.elements.add({0, n * at.ranks}, all);
@@ -434,8 +432,8 @@ Request request_of(const Described& own, const std::vector<Description>& all, St
       return request;
     }
     request.elements.add_given({0, problem.elements()}, own.brings[0]);
-    request.result = [range = problem.block(r), mine = rows[r], row](const Elements& e) {
-      return Tensors{own_rows(e, range, mine, row)};
+    request.result = [range = problem.block(r), mine = rows[r], row, device](const Elements& e) {
+      return Tensors{own_rows(e, range, mine, row, device)};
     };
     return request;
   }

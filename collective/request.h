@@ -56,10 +56,12 @@ struct Description {
 struct Described {
   Description description;
   Tensors brings;
+  Device where = cpu;  ///< of what it gets, if it brings nothing
 
-  Device device() const { return brings.empty() ? cpu : brings[0].device(); }
+  Device device() const { return brings.empty() ? where : brings[0].device(); }
 };
 Described gather_of(Collective c, Tensor x, size_t root, Standing at);  ///< or all_gather
+/// Of a rank that is not the root only the device of `x` counts.
 Described scatter_of(Tensor x, size_t root, const std::vector<int64_t>& rows, Standing at);
 Described all_to_all_of(Tensors xs, Standing at);
 /// In which they tell each other.

@@ -327,11 +327,67 @@ void DeviceOperations::give_up(DeviceOperationId id, Device device, const Error&
 }
 
 void DeviceOperations::heard(uint32_t device, const std::vector<LauncherEvent>& events) {
+  std::vector<LauncherEvent> in_doubt;
   {
     const Lock lock(mutex_);
     OwnDevice* const own = find(device);
     if (!own) return;
-    for (const LauncherEvent& e : events) heard(*own, device, e);
+    for (const LauncherEvent& e : events) {
+      if (e.kind != LauncherEvent::library_failed)
+        heard(*own, device, e);
+      else if (own->called.contains(e.operation.id))
+        in_doubt.push_back(e);
+    }
+  }
+  flush();
+  if (!in_doubt.empty()) ask_members(device, std::move(in_doubt));
+}
+
+// The library often hears of the end of a process before this worker does, and does not say whose it is. All
+// members are asked: the connection to the one that has ended breaks, or is silent, and it is named.
+void DeviceOperations::ask_members(uint32_t device, std::vector<LauncherEvent> failed) {
+  std::set<WorkerId> members;
+  for (const LauncherEvent& e : failed)
+    for (const WorkerDevice d : e.operation.members)
+      if (d.worker != worker_.id()) members.insert(d.worker);
+  const auto doubt = std::make_shared<Doubt>(Doubt{device, std::move(failed), members.size()});
+  if (members.empty()) return settle(*doubt);
+  const CallFrameScope neutral({&worker_});
+  for (const WorkerId m : members)
+    kThere.ask(worker_, m).on_ready([this, doubt, m](const Result<Value>& answer) {
+      heard_of_member(*doubt, m, answer);
+    });
+}
+
+void DeviceOperations::heard_of_member(Doubt& doubt, WorkerId member, const Result<Value>& answer) {
+  if (!answer.ok() && answer.error().kind() == ErrorKind::disconnected) worker_lost(member, answer.error());
+  {
+    const Lock lock(mutex_);
+    (answer.ok() ? doubt.there : doubt.silent).push_back(worker_.members().name_of(member));
+    if (--doubt.open) return;
+  }
+  settle(doubt);
+}
+
+// All have answered, or have had their time. What a lost member was part of has been dropped.
+void DeviceOperations::settle(const Doubt& doubt) {
+  std::string who;
+  if (!doubt.there.empty()) who += fmt::format("; {} answered", fmt::join(doubt.there, ", "));
+  if (!doubt.silent.empty()) who += fmt::format("; {} did not answer", fmt::join(doubt.silent, ", "));
+  {
+    const Lock lock(mutex_);
+    OwnDevice* const own = find(doubt.device);
+    if (!own) return;
+    for (const LauncherEvent& e : doubt.failed) {
+      Out out;
+      own->turns.failed(
+          e.operation.id,
+          Error(ErrorKind::failed,
+                fmt::format("[nccl] {}: on cuda:{} of {} {}{}; NCCL_DEBUG=WARN makes it say more",
+                            e.operation.brings, doubt.device, worker_.name(), e.text, who)),
+          out);
+      perform(doubt.device, std::move(out));
+    }
   }
   flush();
 }
@@ -362,6 +418,7 @@ void DeviceOperations::heard(OwnDevice& own, uint32_t device, const LauncherEven
       end(own, operation.id, {});
       break;
     case LauncherEvent::failed:
+    case LauncherEvent::library_failed:
       own.turns.failed(operation.id,
                        Error(ErrorKind::failed, "[nccl] " + operation.brings + ": " + event.text), out);
       break;

@@ -4,6 +4,7 @@
 // Progress of what a device has launched depends on turns, so these have connections and a thread of their
 // own: that of the worker's connections may run a method that waits for the device.
 #pragma once
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <map>
@@ -24,6 +25,9 @@ namespace troupe::internal::collective {
 
 /// Worker to worker: where does it listen for messages of turns?
 inline constexpr actors::Service<std::vector<std::string>()> kTurns{"collective.turns"};
+/// Worker to the others of an operation between devices, of which the library says that it has failed: are
+/// you there? Who is not is lost before the time for an answer is over.
+inline constexpr actors::Service<void()> kThere{"collective.there", {.timeout = std::chrono::seconds(30)}};
 
 /// What the other members of a group have to know of a device before they do an operation together.
 struct DevicePlace {
@@ -98,7 +102,17 @@ class DeviceOperations final : public net::Events {
   DevicePlace look_at_with_lock(Device device, std::string& why) TROUPE_REQUIRES(mutex_);
   OwnDevice* find(uint32_t device) TROUPE_REQUIRES(mutex_);
   void open_transport() TROUPE_REQUIRES(mutex_);
+  // Operations that have failed, by what the library says, and whom of their members it may come from.
+  struct Doubt {
+    uint32_t device = 0;
+    std::vector<LauncherEvent> failed = {};
+    size_t open = 0;  // questions
+    std::vector<std::string> there = {}, silent = {};
+  };
   void heard(uint32_t device, const std::vector<LauncherEvent>& events);
+  void ask_members(uint32_t device, std::vector<LauncherEvent> failed);
+  void heard_of_member(Doubt& doubt, WorkerId member, const Result<Value>& answer);
+  void settle(const Doubt& doubt);
   void heard(OwnDevice& own, uint32_t device, const LauncherEvent& event) TROUPE_REQUIRES(mutex_);
   void perform(uint32_t device, Out out) TROUPE_REQUIRES(mutex_);
   void perform_one(OwnDevice& own, Out& out) TROUPE_REQUIRES(mutex_);

@@ -15,6 +15,9 @@ namespace troupe::internal::collective {
 /// The number of the library's stream on each device; actors have those below.
 inline constexpr StreamId kLibraryStream = kDeviceStreams - 1;
 
+/// Steps that are launched together: a group of hundreds can hang.
+inline constexpr size_t kMostSteps = 64;
+
 /// A call of the library, of one device. Tensors are contiguous, on that device, of one dtype.
 struct DeviceStep {
   enum Kind : uint8_t {
@@ -28,9 +31,12 @@ struct DeviceStep {
   } kind = all_reduce;
   Tensor from = {}, to = {};
   size_t root = 0;
+  /// Those of one number are launched together, at most kMostSteps; then those of the next.
+  uint32_t group = 0;
 };
-/// What it does in one operation. All members have as many steps, of the same kinds and sizes; but of a send,
-/// each pair sends as much as it receives, in the same order.
+/// What it does in one operation. All members have as many steps, of the same kinds and sizes; but of sends
+/// and receives each pair has as many, of the same sizes and in the same order, and a member may have none. A
+/// group that waits for a later one of another member, and that for a later one of this, would wait for ever.
 struct DeviceWork {
   std::vector<DeviceStep> steps = {};
   std::string reduction = {};  ///< "sum"; empty where nothing is added
@@ -49,7 +55,8 @@ struct LauncherEvent {
     ready,    ///< its inputs are there
     made_id,  ///< `text`: what the other members need to meet this one (has_id())
     ended,
-    failed  ///< `text`: why. Its tensors are kept as long as the device may use them
+    failed,         ///< `text`: why. Its tensors are kept as long as the device may use them
+    library_failed  ///< the same, by what the library says: which may come from the end of a member
   } kind = ready;
   DeviceOperation operation = {};
   std::string text = {};

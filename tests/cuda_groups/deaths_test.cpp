@@ -31,14 +31,24 @@ struct Member : Actor {
     for (int64_t i = 0; i < rounds; ++i) {
       const size_t root = static_cast<size_t>(i) % group.size();
       const Tensor x = full({60}, 1 + static_cast<double>(group.rank()), {float32, gpu(number)});
+      const double of_root = 1 + static_cast<double>(root);
       std::pair<Future<Tensor>, double> result;
-      if (i % 5 == 0) result = {group.all_reduce(x), sum};
-      if (i % 5 == 1) result = {group.broadcast(x, root), 1 + static_cast<double>(root)};
-      if (i % 5 == 2) result = {group.reduce_scatter(x), sum};
-      if (i % 5 == 3) result = {group.all_gather(x), 1};
-      if (i % 5 == 4) result = {group.reduce(x, root), sum};
+      if (i % 8 == 0) result = {group.all_reduce(x), sum};
+      if (i % 8 == 1) result = {group.broadcast(x, root), of_root};
+      if (i % 8 == 2) result = {group.reduce_scatter(x), sum};
+      if (i % 8 == 3) result = {group.all_gather(x), 1};
+      if (i % 8 == 4) result = {group.reduce(x, root), sum};
+      if (i % 8 == 5) result = {group.scatter(x, root), of_root};
+      if (i % 8 == 6) result = {group.gather(x, root), 1};
       try {
-        const Tensor y = co_await result.first;
+        Tensor y;
+        if (i % 8 == 7) {  // of the last rank
+          const auto exchange = group.all_to_all(Tensors(group.size(), x));
+          y = (co_await exchange).back();
+          result.second = n;
+        } else {
+          y = co_await result.first;
+        }
         if (y.defined() && y.to(cpu).flatten()[0].item() != result.second)
           co_return Error(ErrorKind::invalid, "a wrong result of operation " + std::to_string(i));
       } catch (const Error& e) {
@@ -83,8 +93,8 @@ struct InGroups {
     after = group.subset(living, "after");
   }
   void begin() {
-    for (const auto& m : members) together.push_back(m.call<&Member::go_on>(group, int64_t{20}));
-    go_on_without(rest, 20);
+    for (const auto& m : members) together.push_back(m.call<&Member::go_on>(group, int64_t{24}));
+    go_on_without(rest, 24);
   }
   void go_on_without(const Group& living, int64_t rounds) {
     for (size_t r = 0; r < order.size(); ++r)
@@ -93,13 +103,13 @@ struct InGroups {
   bool is_over() const {
     return std::ranges::all_of(together, [](const auto& f) { return f.is_ready(); });
   }
-  void check_the_living(Death how) {
-    go_on_without(after, 5);
+  void check_the_living() {
+    go_on_without(after, 8);
     for (size_t r = 0; r < order.size(); ++r) {
       if (order[r] >= 2) continue;
       const std::optional<Error> why = together[r].get();
       INFO("rank " << r << ": " << (why ? why->what() : "all is well"));
-      CHECK((!why || is_of_death(*why, how)));
+      CHECK((!why || is_of_death(*why)));
     }
     for (const auto& f : without) {
       const std::optional<Error> why = f.get();
@@ -148,7 +158,7 @@ struct InTransfers {
   bool is_over() const {
     return std::ranges::all_of(talks, [](const Talk& t) { return t.came.is_ready(); });
   }
-  void check_the_living(Death how) {
+  void check_the_living() {
     talk(0, 1, 5);
     talk(1, 0, 5);
     for (const Talk& t : talks) {
@@ -158,7 +168,7 @@ struct InTransfers {
       if (came.ok())
         CHECK(came.value() == t.sum);
       else
-        CHECK(((t.from >= 2 || t.to >= 2) && is_of_death(came.error(), how)));
+        CHECK(((t.from >= 2 || t.to >= 2) && is_of_death(came.error())));
     }
   }
   struct Talk {
@@ -190,7 +200,7 @@ void let_die(uint64_t runs, size_t variants, const F& make) {
     program->begin();
     REQUIRE(eventually([&] { return program->is_over(); }));
     events.push_back(sim_cuda::nccl_counters().events - before);
-    program->check_the_living(Death::unnoticed);
+    program->check_the_living();
     check_end(*program);
   }
   uint64_t died = 0;
@@ -206,7 +216,7 @@ void let_die(uint64_t runs, size_t variants, const F& make) {
       program->workers.will_die(2, fate.event + (two ? fate.later : 0), fate.how);
       program->begin();
       died += program->workers.let_die([&] { return program->is_over(); });
-      program->check_the_living(fate.how);
+      program->check_the_living();
       check_end(*program);
     }
     REQUIRE(sim_cuda::take_fault() == "");
@@ -239,5 +249,34 @@ TEST_CASE("a worker that dies while GPUs part with another one is named, and the
           "[deaths]") {
   if (!needs_gpus(4)) return;
   let_die(seeds(20), 2, [](size_t variant) { return std::make_unique<InTransfers>(4, variant == 1); });
+}
+
+TEST_CASE("an error of NCCL is told once its workers have been asked: one that has ended is named",
+          "[deaths]") {
+  if (!needs_gpus(3)) return;
+  const NoGradGuard off;
+  sim_cuda::schedule_eagerly();
+  InGroups program({0, 1, 2});
+  program.begin();
+  for (const auto& all : {program.together, program.without})
+    for (const auto& f : all) REQUIRE_FALSE(f.get());
+  program.together.clear();
+  program.workers.will_die(2, 1, Death::noticed_first);
+  for (const auto& m : program.members)
+    program.together.push_back(m.call<&Member::go_on>(program.group, int64_t{1}));
+  // NCCL tells w1, which asks w0 and w2. Its other call is its own, until the operation is over.
+  auto& first = program.workers.worker(1);
+  REQUIRE(eventually(
+      [&] { return program.workers.have_fallen_silent() && first.metrics().at("pending_calls") == 2; }));
+  for (const WorkerId w : {0, 1}) CHECK_FALSE(program.together[w].is_ready());
+  program.workers.let_die([] { return false; });
+  for (const WorkerId w : {0, 1}) {
+    const std::optional<Error> why = program.together[w].get();
+    REQUIRE(why);
+    CHECK(is_of_death(*why));
+  }
+  program.check_the_living();
+  CHECK(program.workers.nothing_is_left(2));
+  CHECK(sim_cuda::take_fault() == "");
 }
 #endif

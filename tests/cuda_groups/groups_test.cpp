@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "tests/cuda/gpus.h"
+#include "tests/cuda_groups/schedules.h"
 #include "tests/support/error_of.h"
 #include "tests/support/eventually.h"
 #include "troupe/groups.h"
@@ -121,23 +122,6 @@ struct Members {
   std::vector<RRef<Member>> all;
   Group group;
 };
-
-// Each schedule of the simulation; on real GPUs, once.
-template <class F>
-void in_schedules(uint64_t seeds, const F& f) {
-#ifdef TROUPE_CUDA_SIM
-  for (uint64_t seed = 0; seed < seeds; ++seed) {
-    INFO("seed " << seed);
-    seed ? sim_cuda::schedule_by_seed(seed) : sim_cuda::schedule_eagerly();
-    f();
-    CHECK(sim_cuda::take_fault() == "");
-  }
-  sim_cuda::schedule_eagerly();
-#else
-  (void)seeds;
-  f();
-#endif
-}
 
 }  // namespace
 

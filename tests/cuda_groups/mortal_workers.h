@@ -1,5 +1,6 @@
 // Workers of this process with a simulated GPU each, some of which die at an event of NCCL.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <memory>
@@ -69,6 +70,10 @@ class MortalWorkers {
   void will_die(WorkerId id, uint64_t events, Death how) {
     ends_.push_back(std::make_shared<End>(id, how));
     die_at(sim_cuda::nccl_counters().events + events, ends_.back());
+  }
+  /// Whether all that are to die have, of which nobody has heard yet.
+  bool have_fallen_silent() const {
+    return std::ranges::all_of(ends_, [](const auto& end) { return end->silent && !end->told; });
   }
   /// Until `is_over()`, or all that are to die have. The others hear of each as its connections break.
   /// Whether one died before it was over.
@@ -154,11 +159,10 @@ class MortalWorkers {
   WorkerStacks stacks_;
 };
 
-/// Whether an operation with workers of which those from w2 on may be dead may end so.
-inline bool is_of_death(const Error& e, Death how) {
-  if (e.kind() == ErrorKind::disconnected) return e.worker() == "w2" || e.worker() == "w3";
-  return how == Death::noticed_first && e.kind() == ErrorKind::failed &&
-         e.message().find("remote error") != std::string::npos;
+/// Whether an operation with workers of which those from w2 on may be dead may end so: it names one, whoever
+/// was the first to say that something is wrong.
+inline bool is_of_death(const Error& e) {
+  return e.kind() == ErrorKind::disconnected && (e.worker() == "w2" || e.worker() == "w3");
 }
 
 /// What seed `n` chooses, of a program with so many events of NCCL: in the end, everything.

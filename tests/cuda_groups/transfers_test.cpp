@@ -4,6 +4,7 @@
 
 #include "collective/nccl/transfers.h"
 #include "tests/cuda/gpus.h"
+#include "tests/cuda_groups/schedules.h"
 #include "tests/support/error_of.h"
 #include "tests/support/eventually.h"
 #include "tests/support/nothing_left.h"
@@ -95,18 +96,6 @@ struct Workers {
   std::unique_ptr<Cluster> cluster;
   std::vector<RRef<Peer>> peers;
 };
-
-// Each schedule of the simulation.
-template <class F>
-void in_schedules(uint64_t count, const F& f) {
-  for (uint64_t seed = 0; seed < count; ++seed) {
-    INFO("seed " << seed);
-    seed ? sim_cuda::schedule_by_seed(seed) : sim_cuda::schedule_eagerly();
-    f();
-    CHECK(sim_cuda::take_fault() == "");
-  }
-  sim_cuda::schedule_eagerly();
-}
 
 }  // namespace
 

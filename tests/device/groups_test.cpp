@@ -1,6 +1,7 @@
 // Tensors of the null device in operations of groups: they go by memory of the host, and come back to the
 // device.
 #include "troupe/groups.h"
+#include "tests/contract/groups.h"
 #include "tests/support/error_of.h"
 #include "tests/support/null_device.h"
 #include "troupe/troupe.h"
@@ -27,15 +28,15 @@ struct Member : Actor {
     const Tensors both = co_await sums;
     co_return both[0].sum() + both[1].sum();
   }
-  Task<std::string> others(Group group, Tensor x) {
+  Task<std::string> scattered(Group group, Tensor x) {
     try {
-      (void)co_await group.gather(x, 0);
+      (void)co_await group.scatter(x, 1);
     } catch (const Error& e) {
       co_return e.what();
     }
     co_return "";
   }
-  static constexpr auto remote = methods<&Member::run, &Member::list, &Member::others>;
+  static constexpr auto remote = methods<&Member::run, &Member::list, &Member::scattered>;
 };
 
 std::vector<Tensor> results(const std::vector<RRef<Member>>& members, const Group& group,
@@ -108,6 +109,26 @@ TEST_CASE("a group's tensors are all of devices or none is") {
     CHECK(text.find("device") != std::string::npos);
     CHECK_THAT(invalid_text([&] { first.get(); }), Contains("ranks brought"));
   }
-  CHECK_THAT(members[0].call<&Member::others>(group, x.to(null0)).get(),
-             Contains("[gather] it does not take tensors of devices: bring x.to(cpu)"));
+  // Who gets rows says where.
+  for (const Tensor& of_other : {Tensor(), zeros({7})}) {
+    const auto first = members[0].call<&Member::scattered>(group, of_other),
+               second = members[1].call<&Member::scattered>(group, x.to(null0));
+    for (const auto& text : {first, second})
+      CHECK_THAT(
+          text.get(),
+          Contains("[scatter] ranks brought tensors of different memory: rank 0 (Member#0:1 on w0) of "
+                   "the CPU or none; rank 1 (Member#0:2 on w1) of a device: bring all of one kind, and "
+                   "to get rows on a device any tensor of it"));
+  }
+}
+
+TEST_CASE("groups on devices without a library of their own keep the contract, by memory of the host") {
+  install_null_device();
+  const NoGradGuard off;
+  const std::vector<Device> devices{null0, null1, null0, null0, null1};
+  for (const bool strided : {false, true})
+    for (const size_t n : {1, 2, 3, 5})
+      check_each_element_comes(Ranks(n, 2, devices, strided), {float32, boolean, bfloat16, float16});
+  check_order_of_calls(Ranks(3, 3, devices));
+  check_what_is_refused(Ranks(3, 3, devices));
 }

@@ -184,7 +184,7 @@ constexpr HelpEntry kMethods[] = {
     {"group:broadcast", "g:broadcast(x, root[, options]) -> future",
      "The root's tensor, or list; the others bring one of its dtype and shape."},
     {"group:scatter", "g:scatter(x, root[, options]) -> future",
-     "This member's rows of the root's tensor; the others bring nil."},
+     "This member's rows of the root's tensor; the others bring nil, or for a GPU a tensor of theirs."},
     {"group:gather", "g:gather(x, root[, options]) -> future", "All members' rows, for the root."},
     {"group:all_gather", "g:all_gather(x[, options]) -> future", "All members' rows."},
     {"group:all_to_all", "g:all_to_all(list[, options]) -> future",

@@ -11,9 +11,6 @@ namespace troupe::internal::collective {
 
 namespace {
 
-// A group of hundreds of operations can hang, too.
-constexpr size_t kStepsInGroup = 64;
-
 ncclDataType_t type_of(DType dtype) {
   switch (dtype) {
     case DType::float32:
@@ -145,7 +142,7 @@ bool NcclLauncher::look_for_errors() {
         nccl_.CommGetAsyncError(c->second.comm, &state) != ncclSuccess || state == ncclSuccess ||
         state == ncclInProgress)
       continue;
-    end({Members(r.operation.members)}, text_of(state));
+    end({Members(r.operation.members)}, text_of(state), LauncherEvent::library_failed);
     return true;
   }
   return false;
@@ -162,7 +159,7 @@ bool NcclLauncher::go_on_with_head() {
   else
     step = go_on(head, communicators_.at(members));
   if (step.result == ncclSuccess || step.result == ncclInProgress) return step.moved;
-  end({members}, text_of(step.result));
+  end({members}, text_of(step.result), LauncherEvent::library_failed);
   return true;
 }
 
@@ -226,7 +223,10 @@ NcclLauncher::Step NcclLauncher::go_on(Item& item, Communicator& communicator) {
 // The next steps, in a group.
 ncclResult_t NcclLauncher::issue(Item& item, ncclComm_t comm) {
   const std::vector<DeviceStep>& steps = item.work.steps;
-  const size_t end = std::min(steps.size(), item.issued + kStepsInGroup);
+  if (steps.empty()) return ncclSuccess;
+  const size_t most = std::min(steps.size(), item.issued + kMostSteps);
+  size_t end = item.issued;
+  while (end < most && steps[end].group == steps[item.issued].group) ++end;
   ncclResult_t r = nccl_.GroupStart();
   for (; r == ncclSuccess && item.issued < end; ++item.issued)
     r = call(steps[item.issued], item.work.reduction, comm);
@@ -263,20 +263,20 @@ ncclResult_t NcclLauncher::call(const DeviceStep& s, const std::string& reductio
 
 // Their kernels stop. Who frees their memory at once would wait for kernels of others, whose peers may be
 // lost without this device knowing it yet.
-void NcclLauncher::end(const std::set<Members>& which, const std::string& why) {
+void NcclLauncher::end(const std::set<Members>& which, const std::string& why, LauncherEvent::Kind kind) {
   cudaSetDevice(device_.index);
   for (const Members& members : which) {
     Ending ending;
     for (Running& r : running_)
       if (r.operation.members == members) {
-        events_.push_back({LauncherEvent::failed, r.operation, why});
+        events_.push_back({kind, r.operation, why});
         ending.kept.push_back(std::move(r.work));
         cudaEventDestroy(r.ended);
       }
     std::erase_if(running_, [&](const Running& r) { return r.operation.members == members; });
     for (Item& i : queue_)
       if (i.operation.members == members) {
-        events_.push_back({LauncherEvent::failed, i.operation, why});
+        events_.push_back({kind, i.operation, why});
         ids_.erase(i.operation.id);
         ending.kept.push_back(std::move(i.work));
       }

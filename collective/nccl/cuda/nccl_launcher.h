@@ -78,7 +78,8 @@ class NcclLauncher final : public Launcher {
   ncclResult_t make_communicator(Item& item);
   ncclResult_t issue(Item& item, ncclComm_t comm);
   ncclResult_t call(const DeviceStep& step, const std::string& reduction, ncclComm_t comm) const;
-  void end(const std::set<Members>& which, const std::string& why);
+  void end(const std::set<Members>& which, const std::string& why,
+           LauncherEvent::Kind kind = LauncherEvent::failed);
   bool free_ending();
   std::string text_of(ncclResult_t result) const;
 
