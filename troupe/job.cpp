@@ -31,7 +31,7 @@ namespace {
 using internal::Committer;
 using internal::JobActors;
 using internal::JobFiles;
-using internal::OwnedState;
+using internal::Snapshot;
 using internal::actors::Worker;
 using std::chrono::seconds;
 
@@ -104,7 +104,7 @@ struct Job::Parts {
   std::optional<internal::Witness> witness_;
   std::weak_ptr<const StopSignal> stop_;  // as long as the loop goes on
   const std::optional<internal::Rehearsal> rehearsal_ = internal::Rehearsal::current();
-  OwnedState driver_;                // its snapshot
+  Snapshot driver_;                  // its part of one
   datasets::CheckpointIndex index_;  // of the checkpoint that is being made
   Duration started_{};
   std::thread::id driver_thread_;
@@ -370,8 +370,8 @@ void Job::Parts::take_snapshots() {
       throw_invalid("[job] since the loop began " + fmt::format("{}", fmt::join(changes, ", ")) +
                     "; a checkpoint has the actors that were there when it began, and they stay");
     }
-    OwnedState driver;
-    internal::add_owned(driver, kDriver, internal::state_of_driver());
+    Snapshot driver;
+    driver.add(kDriver, driver.room->take(internal::state_of_driver()));
     workers_.layout = layout;
     driver_ = std::move(driver);
     index_.layout = std::move(layout);
@@ -424,7 +424,8 @@ void Job::Parts::write() {
       const auto asked = workers_.ask(internal::kWriteSnapshot, name_, index_.step);
       std::optional<Error> failure;
       try {
-        index_.files = internal::write_files(folder, kDriver, std::exchange(driver_, {}));
+        Snapshot driver = std::exchange(driver_, {});
+        index_.files = internal::write_files(folder, kDriver, std::move(driver.state));
       } catch (...) {
         failure = current_error();  // the others still write to that folder
       }

@@ -31,7 +31,7 @@ struct Gathered {
   size_t missing;
   std::optional<Error> failure;
   JobActors actors;
-  OwnedState state;
+  Snapshot snapshot;
 };
 
 // Calls f(cell, gathered) in the mailbox of every actor of the worker; `done` with all that came of it, or
@@ -201,9 +201,9 @@ std::string job_folder(const std::string& dir, const std::string& job) {
   return dir + "/" + job;
 }
 
-void add_owned(OwnedState& to, const std::string& path, OwnedState from) {
-  for (auto& [name, t] : from.model) to.model[path + "." + name] = std::move(t);
-  for (auto& [name, t] : from.rest) to.rest[path + "." + name] = std::move(t);
+void Snapshot::add(const std::string& path, OwnedState from) {
+  for (auto& [name, t] : from.model) state.model[path + "." + name] = std::move(t);
+  for (auto& [name, t] : from.rest) state.rest[path + "." + name] = std::move(t);
 }
 
 JobFiles write_files(const std::string& folder, const std::string& who, OwnedState state) {
@@ -258,7 +258,7 @@ void JobSaver::on_thread(std::function<void()> work) {
 }
 
 void JobSaver::drop() {
-  OwnedState gone;  // let go after the lock
+  Snapshot gone;  // let go after the lock
   std::lock_guard lock(mutex_);
   std::swap(gone, taken_);
 }
@@ -270,16 +270,16 @@ void JobSaver::snapshot(const Ref<actors::Invocation>& call, uint64_t process) {
   in_all_mailboxes(
       worker_, call,
       [](ActorCell& cell, Gathered& all) {
-        OwnedState state = state_of_actor(cell.object(), cell);
+        OwnedState state = all.snapshot.room->take(state_of_actor(cell.object(), cell));
         add_pieces(state.rest, pieces_of(cell.object()));
         look_for_changes(cell);
         std::lock_guard lock(all.mutex);
-        add_owned(all.state, cell.path(), std::move(state));
+        all.snapshot.add(cell.path(), std::move(state));
       },
       [this, call](Gathered& all) {
         {
           std::lock_guard lock(mutex_);
-          std::swap(taken_, all.state);
+          std::swap(taken_, all.snapshot);
         }
         kTakeSnapshot.answer(*call, std::move(all.actors));
       });
@@ -289,12 +289,12 @@ void JobSaver::write(const Ref<actors::Invocation>& call, const std::string& job
   on_thread([this, call, folder = datasets::checkpoint_path(folder_of(job), step)] {
     yield_to_training();
     try {
-      OwnedState state;
+      Snapshot snapshot;
       {
         std::lock_guard lock(mutex_);
-        std::swap(state, taken_);
+        std::swap(snapshot, taken_);
       }
-      kWriteSnapshot.answer(*call, write_files(folder, worker_.name(), std::move(state)));
+      kWriteSnapshot.answer(*call, write_files(folder, worker_.name(), std::move(snapshot.state)));
     } catch (...) {
       call->fail(current_error());
     }

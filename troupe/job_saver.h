@@ -1,5 +1,6 @@
 // A worker's part in the checkpoints of a job.
 #pragma once
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -8,8 +9,18 @@
 #include "actors/worker/worker.h"
 #include "autograd/distributed/optim/owned_state.h"
 #include "troupe/job_messages.h"
+#include "troupe/snapshot_room.h"
 
 namespace troupe::internal {
+
+/// What a checkpoint is written of.
+struct Snapshot {
+  /// Moves everything of an owner into it, behind its path and a dot.
+  void add(const std::string& path, OwnedState from);
+
+  OwnedState state = {};
+  std::shared_ptr<SnapshotRoom> room = std::make_shared<SnapshotRoom>();
+};
 
 /// Snapshots are taken in the mailboxes of the actors, files are written on a thread that training goes
 /// before.
@@ -32,7 +43,7 @@ class JobSaver final : public actors::Extension {
   actors::Worker& worker_;
   const std::string dir_;
   std::mutex mutex_;
-  OwnedState taken_;
+  Snapshot taken_;
   std::mutex thread_mutex_;  // of those below
   std::thread thread_;
   bool stopped_ = false;
@@ -41,8 +52,6 @@ class JobSaver final : public actors::Extension {
 /// The files of one who writes, "w1.model.safetensors" and "w1.state.safetensors": those that have something
 /// in them.
 JobFiles write_files(const std::string& folder, const std::string& who, OwnedState state);
-/// Moves everything of an owner into `to`, behind its path and a dot.
-void add_owned(OwnedState& to, const std::string& path, OwnedState from);
 /// Where the checkpoints of a job are in `dir`. `invalid` unless `job` is empty or a plain name.
 std::string job_folder(const std::string& dir, const std::string& job);
 /// Tells processes apart.

@@ -10,6 +10,7 @@
 #include "core/cuda/pinned.h"
 #include "core/cuda/runtime.h"
 #include "core/memory/backend.h"
+#include "core/memory/finite_memory.h"
 
 namespace troupe {
 namespace {
@@ -28,7 +29,7 @@ uint64_t pool_bytes(cudaMemPoolAttr what, Device device) {
   return bytes;
 }
 
-class CudaBackend final : public Backend {
+class CudaBackend final : public Backend, public FiniteMemory {
  public:
   const char* name() const override { return "cuda"; }
   int devices() const override { return cuda::device_count(); }
@@ -123,6 +124,12 @@ class CudaBackend final : public Backend {
             .pinned = cuda::pinned_in_use(device),
             .system_allocations =
                 allocations_[static_cast<size_t>(device.index)].load(std::memory_order_relaxed)};
+  }
+  size_t available(Device device) const override {
+    use(device);
+    size_t free = 0, total = 0;
+    check(cudaMemGetInfo(&free, &total), "asking for its memory", device);
+    return free + stats(device).cached;
   }
   void release_cached(Device device) override {
     use(device);
