@@ -233,7 +233,7 @@ void Job::Parts::load(int64_t step) {
       taken.families.insert(actors.families.begin(), actors.families.end());
       taken.names.insert(actors.taken.begin(), actors.taken.end());
     }
-    taken.check_all_of(index, layout);
+    repeat_ = taken.check_all_of(checkpoint, layout) && repeat_;  // fewer sum in another order
     internal::load_driver({checkpoint.tensors(std::string(kDriver) + ".", true),
                            checkpoint.tensors(std::string(kDriver) + ".", false)});
     workers_.layout = std::move(layout);

@@ -136,7 +136,7 @@ class SavedActors {
     const bool known = checkpoint_.index().layout.contains(path);
     const OwnedPieces pieces = pieces_of(cell.object());
     PartOwner before{path, {}, {}};
-    if (known) before = owner(path);
+    if (known) before = part_owner(checkpoint_, path);
     const bool together = !pieces.empty() || !before.pieces.empty() || parallel::is_replica();
     if (!known && !together && has_stream_alone(cell)) return;  // it begins anew
     if (!known && (!together || owners(family).empty()))
@@ -161,17 +161,12 @@ class SavedActors {
   }
 
  private:
-  PartOwner owner(const std::string& path) const {
-    PartOwner o{path, {checkpoint_.tensors(path + ".", true), checkpoint_.tensors(path + ".", false)}, {}};
-    o.pieces = take_pieces(o.state.rest);
-    return o;
-  }
   const std::vector<PartOwner>& owners(const std::string& family) {
     std::lock_guard lock(mutex_);
     const auto [at, is_new] = families_.try_emplace(family);
     if (is_new)
       for (const auto& [path, worker] : checkpoint_.index().layout)
-        if (family_of(path) == family) at->second.push_back(owner(path));
+        if (family_of(path) == family) at->second.push_back(part_owner(checkpoint_, path));
     return at->second;
   }
 

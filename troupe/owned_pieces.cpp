@@ -164,6 +164,35 @@ std::string parameter_in(const std::string& name, const std::set<std::string>& p
   return {};
 }
 
+bool is_stream(const std::string& name) {
+  return name == "stream" || name.find(".rng.") != std::string::npos;
+}
+bool is_modes(const std::string& name) { return name.ends_with(".modes"); }
+
+// Of what any of the owners has.
+struct Names {
+  explicit Names(const std::vector<PartOwner>& owners) {
+    for (const PartOwner& o : owners) {
+      for (const auto& [name, t] : o.state.model) model.insert(name);
+      for (const auto& [name, t] : o.state.rest) rest.insert(name);
+    }
+  }
+  std::set<std::string> model, rest;
+};
+
+// So that one of them can be left out: nobody has something that the others have not, but streams.
+void check_together(const std::vector<PartOwner>& owners) {
+  const Names names(owners);
+  for (const std::string& name : names.model) whole_of(owners, name, true, name);
+  for (const std::string& name : names.rest) {
+    if (is_stream(name) || is_modes(name)) continue;
+    if (const std::string parameter = parameter_in(name, names.model); !parameter.empty())
+      whole_of(owners, name, false, parameter);
+    else
+      Rest(owners, "", {}).common(name);
+  }
+}
+
 // Names of the tensors of an actor, in all files or in those of the model.
 std::vector<std::string> tensors_of(const datasets::CheckpointIndex& index, const std::string& path,
                                     bool model = false) {
@@ -289,24 +318,26 @@ Tensor whole_of(const std::vector<PartOwner>& owners, const std::string& name, b
   return whole;
 }
 
+PartOwner part_owner(const datasets::Checkpoint& checkpoint, const std::string& path) {
+  PartOwner o{path, {checkpoint.tensors(path + ".", true), checkpoint.tensors(path + ".", false)}, {}};
+  o.pieces = take_pieces(o.state.rest);
+  return o;
+}
+
 OwnedState cut_again(const std::vector<PartOwner>& owners, const std::string& path, const OwnedState& here,
                      const OwnedPieces& pieces) {
   OwnedState out;
   for (const auto& [name, now] : here.model)
     out.model[name] = cut(whole_of(owners, name, true, name), fitted(pieces, name, now.shape(), name));
-  std::set<std::string> parameters, names;
-  for (const PartOwner& o : owners) {
-    for (const auto& [name, t] : o.state.model) parameters.insert(name);
-    for (const auto& [name, t] : o.state.rest) names.insert(name);
-  }
+  const Names names(owners);
   const Rest rest(owners, path, here.rest);
-  for (const std::string& name : names) {
+  for (const std::string& name : names.rest) {
     std::optional<Tensor> mine;
-    if (name == "stream" || name.find(".rng.") != std::string::npos)
+    if (is_stream(name))
       mine = rest.own_or_here(name);
-    else if (name.ends_with(".modes"))
+    else if (is_modes(name))
       mine = rest.modes(name);
-    else if (const std::string parameter = parameter_in(name, parameters); parameter.empty())
+    else if (const std::string parameter = parameter_in(name, names.model); parameter.empty())
       mine = rest.common(name);
     else if (const auto piece = pieces.find(parameter);
              piece != pieces.end() ? piece->second.count > 0 : here.model.contains(parameter)) {
@@ -324,22 +355,32 @@ bool is_ours(const std::string& path) {
 
 std::string family_of(const std::string& path) { return path.substr(0, path.rfind('#') + 1); }
 
-void TakenModels::check_all_of(const datasets::CheckpointIndex& index,
+bool TakenModels::check_all_of(const datasets::Checkpoint& checkpoint,
                                const std::map<std::string, std::string>& layout) const {
+  const datasets::CheckpointIndex& index = checkpoint.index();
   std::vector<std::string> missing;
+  std::set<std::string> fewer;
   for (const auto& [path, worker] : index.layout) {
     if (const std::string family = family_of(path); families.contains(family)) {
       for (const std::string& name : tensors_of(index, path, true))
         if (!names.contains(family + name))
           refuse("it has " + path + "." + name +
                  ", and no actor of this program has a parameter of that name");
-      continue;  // others have its part of the model now
+      if (!layout.contains(path)) fewer.insert(family);  // others have its part of the model now
+      continue;
     }
     const bool stream_alone = is_ours(path) && tensors_of(index, path).size() == 1;  // nobody misses that
     if (!layout.contains(path) && !stream_alone) missing.push_back(path);
   }
   if (!missing.empty())
     refuse(fmt::format("it has {}, which this program has not made", fmt::join(missing, ", ")));
+  for (const std::string& family : fewer) {
+    std::vector<PartOwner> owners;
+    for (const auto& [path, worker] : index.layout)
+      if (family_of(path) == family) owners.push_back(part_owner(checkpoint, path));
+    check_together(owners);
+  }
+  return fewer.empty();
 }
 
 }  // namespace troupe::internal

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "autograd/distributed/optim/owned_state.h"
-#include "data/checkpoint_index.h"
+#include "data/checkpoint_files.h"
 #include "parallel/tensor/placement.h"
 
 namespace troupe::internal {
@@ -43,6 +43,8 @@ struct PartOwner {
   OwnedState state;
   OwnedPieces pieces;
 };
+/// With all tensors that the checkpoint has of it.
+PartOwner part_owner(const datasets::Checkpoint& checkpoint, const std::string& path);
 /// A tensor of the whole model, or of its optimizer, from the parts of all; `name`: of it, in `model` or
 /// `rest`; `parameter`: whose pieces it has. `invalid`, naming who, if elements are missing, or copies
 /// differ.
@@ -62,8 +64,9 @@ bool is_ours(const std::string& path);
 struct TakenModels {
   std::set<std::string> families;
   std::set<std::string> names;  ///< a family, and behind it the name of a parameter
-  /// `invalid`, naming it, if a program that has the actors of `layout` has left something.
-  void check_all_of(const datasets::CheckpointIndex& index,
+  /// `invalid`, naming it, if a program that has the actors of `layout` has left something. False if it has
+  /// not all of the actors that had a model together.
+  bool check_all_of(const datasets::Checkpoint& checkpoint,
                     const std::map<std::string, std::string>& layout) const;
 };
 

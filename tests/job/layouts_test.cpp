@@ -98,11 +98,13 @@ bool has_stopped(const Checkpoints& checkpoints, int64_t step, int64_t stop) {
   return step >= stop && newest() > 0;
 }
 
-Losses replicas_run(const Checkpoints& checkpoints, size_t n, Shard shard, int64_t stop = kLayoutSteps) {
+Losses replicas_run(const Checkpoints& checkpoints, size_t n, Shard shard, int64_t stop = kLayoutSteps,
+                    const parallel::Compression& compression = {}) {
   manual_seed(3);
   auto cluster = Cluster::in_process(4, hosting<LayoutReplica>(), {.checkpoints = checkpoints});
   const auto workers = cluster->workers();
-  const parallel::DataParallelOptions options{.buckets = {.first = 64, .others = 200}, .shard = shard};
+  const parallel::DataParallelOptions options{
+      .buckets = {.first = 64, .others = 200}, .compression = compression, .shard = shard};
   const Group group(*cluster, {workers.begin(), workers.begin() + std::ptrdiff_t(n)});
   parallel::DataParallel<LayoutReplica> net(cluster->here(), group, options);
   optim::Distributed<optim::AdamW> optimizer(net, {.lr = 0.05});
@@ -116,7 +118,7 @@ Losses replicas_run(const Checkpoints& checkpoints, size_t n, Shard shard, int64
         net.mean<&LayoutReplica::loss>(split(layout_rows(step, 5)), split(layout_rows(step, 3))).get();
     context.backward(loss);
     optimizer.step(context), rate.step();
-    losses[step] = loss.item();
+    job.check(losses[step] = loss.item());
   }
   return losses;
 }
@@ -177,6 +179,23 @@ TEST_CASE("a job of replicas goes on with other numbers of them, and other piece
     REQUIRE(datasets::committed_steps(at.first.dir).back() > 0);
     const auto resumed = replicas_run(at.again, c.to, c.after);
     check_end(resumed, whole[c.after], c.from == 3 && c.to == 3 ? 0 : 1e-5);
+  }
+}
+
+TEST_CASE("replicas whose gradients travel compressed go on with what that has left out") {
+  for (const std::string text : {"topk(0.1)", "1bit", "fp16"}) {
+    INFO(text);
+    const auto compression = parallel::Compression::parse(text);
+    const auto whole = replicas_run({}, 3, Shard::none, kLayoutSteps, compression);
+    const LayoutFolder at;
+    (void)replicas_run(at.first, 3, Shard::none, 4, compression);
+    check_end(replicas_run(at.again, 3, Shard::none, kLayoutSteps, compression), whole, 0);
+    if (text == "fp16") continue;  // leaves nothing out
+    const LayoutFolder other;
+    (void)replicas_run(other.first, 3, Shard::none, 4, compression);
+    const Error e =
+        error_of([&] { (void)replicas_run(other.again, 2, Shard::none, kLayoutSteps, compression); });
+    CHECK_THAT(e.what(), Contains(" is refused: ") && Contains("LayoutReplica#"));
   }
 }
 
