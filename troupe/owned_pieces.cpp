@@ -243,12 +243,15 @@ OwnedPieces pieces_of(Actor& actor) {
     out[name] = std::move(piece);
   }
   for (const auto& some : optim::pieces_here())
-    for (const auto& p : some->pieces())
-      for (const auto& [name, t] : held->named_parameters()) {
-        if (!p.whole.is_same(t) && !(p.piece.defined() && p.piece.is_same(t))) continue;
+    for (const auto& p : some->pieces()) {
+      std::vector<std::string> names = p.names;  // also where the actor has no element of it
+      for (const auto& [name, t] : held->named_parameters())
+        if (p.whole.is_same(t)) names.push_back(name);
+      for (const std::string& name : names) {
         OwnedPiece& piece = out.try_emplace(name, all_of(p.shape)).first->second;
         piece.flat = true, piece.from = p.from, piece.count = p.piece.defined() ? p.piece.numel() : 0;
       }
+    }
   return out;
 }
 
@@ -342,7 +345,9 @@ OwnedState cut_again(const std::vector<PartOwner>& owners, const std::string& pa
     else if (const auto piece = pieces.find(parameter);
              piece != pieces.end() ? piece->second.count > 0 : here.model.contains(parameter)) {
       const Tensor whole = whole_of(owners, name, false, parameter);
-      mine = piece == pieces.end() || whole.shape().empty() ? whole : cut(whole, piece->second);
+      const bool cut_as_it_is = piece != pieces.end() && whole.shape() == piece->second.whole &&
+                                !name.ends_with(".step");  // of a number, too
+      mine = cut_as_it_is ? cut(whole, piece->second) : whole;
     }
     if (mine) out.rest[name] = *mine;
   }

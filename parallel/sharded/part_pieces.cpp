@@ -264,7 +264,8 @@ PartPieces::PartPieces(const Group& group, std::string name, std::vector<Paramet
     p.whole = {};
   }
   elements_ = cut_.cut(wholes);
-  for (const Shape& shape : shapes_) pieces_.push_back({elements_, {}, 0, shape});
+  for (size_t i = 0; i < shapes_.size(); ++i)
+    pieces_.push_back({elements_, {}, 0, shapes_[i], parameters_[i].names});
   at = 0;
   for (const auto& part : cut_.mine()) {
     Piece& piece = pieces_[part.parameter];

@@ -23,14 +23,15 @@ namespace {
 struct LayoutNet : nn::Module {
   Task<Tensor> operator()(Tensor x) {
     Tensor h = co_await first(x);
-    h = ops::tanh(h) * scale;
+    h = ops::tanh(h) * scale + shift;
     co_return co_await second(h);
   }
   void members(nn::Members& m) override {
-    m("first", first), m("second", second), m("scale", scale), m.buffer("seen", seen);
+    m("first", first), m("second", second), m("scale", scale), m("shift", shift);
+    m.buffer("seen", seen);
   }
   parallel::Sharded<nn::Linear> first{5, 7}, second{7, 3};
-  Tensor scale = ones({7}).requires_grad_();
+  Tensor scale = ones({7}).requires_grad_(), shift = zeros({}).requires_grad_();
   Tensor seen = zeros({2});
 };
 struct LayoutReplica : nn::ModuleActor<LayoutNet> {
@@ -41,9 +42,11 @@ struct LayoutReplica : nn::ModuleActor<LayoutNet> {
   static constexpr auto remote = methods<&LayoutReplica::loss>;
 };
 
-// A network of four blocks, of which each stage has some, by their numbers in the whole; cut over ranks.
+// A network of four blocks, of which each stage has some, by their numbers in the whole; cut over ranks. Some
+// replicas of more than two have no element of a bias.
 struct LayoutBlock : nn::Module {
   explicit LayoutBlock(const Group& tp) : up(tp, 4, 6), down(tp, 6, 4) {}
+  tp::Part operator()(Tensor x) { return down(ops::tanh(up(x))); }
   void members(nn::Members& m) override { m("up", up), m("down", down); }
   tp::ColumnLinear up;
   tp::RowLinear down;
@@ -56,15 +59,15 @@ struct LayoutPart : nn::Module {
   void members(nn::Members& m) override {
     for (auto& [number, block] : blocks) m("block" + std::to_string(number), block);
   }
-  std::map<size_t, LayoutBlock> blocks;
+  std::map<size_t, parallel::Sharded<LayoutBlock>> blocks;
 };
 struct LayoutStage : nn::ModuleActor<LayoutPart> {
   explicit LayoutStage(Mesh mesh) : ModuleActor(mesh) {}
   Task<Tensor> forward(Tensor x) {
     for (auto& [number, block] : net.blocks) {
-      const tp::Part part = block.down(ops::tanh(block.up(x)));
-      const Tensor y = co_await part;
-      x = x + y;
+      const Task<Tensor> summing = block(x);
+      const Tensor sum = co_await summing;
+      x = x + sum;
     }
     co_return x;
   }
@@ -208,6 +211,10 @@ TEST_CASE("a job on a mesh goes on with other replicas, stages and ranks") {
        std::vector<std::pair<Dims, Dims>>{{{2, 2, 2, Shard::gradients}, {1, 1, 2, Shard::none}},
                                           {{1, 1, 2, Shard::none}, {2, 2, 1, Shard::state}},
                                           {{2, 1, 3, Shard::state}, {1, 2, 2, Shard::none}},
+                                          {{1, 1, 1, Shard::none}, {4, 1, 1, Shard::all}},
+                                          {{4, 1, 1, Shard::all}, {3, 1, 1, Shard::all}},
+                                          {{3, 1, 2, Shard::all}, {1, 2, 2, Shard::none}},
+                                          {{2, 2, 2, Shard::gradients}, {3, 2, 1, Shard::all}},
                                           {{1, 1, 1, Shard::none}, {1, 2, 3, Shard::none}}}) {
     INFO(before.dp << before.pp << before.tp << " to " << after.dp << after.pp << after.tp);
     const auto whole = mesh_run({}, before.dp, before.pp, before.tp, before.shard);
@@ -296,5 +303,5 @@ TEST_CASE("a part of the model that no actor has any more, or an optimizer that 
     Job job(*cluster);
     for (const int64_t step : job.steps(kLayoutSteps)) (void)step;
   };
-  CHECK_THAT(error_of(half).what(), Contains("block0.down.bias, and no actor of this program"));
+  CHECK_THAT(error_of(half).what(), Contains("block0.module.down.bias, and no actor of this program"));
 }

@@ -2,6 +2,7 @@
 // them.
 #pragma once
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/async/future.h"
@@ -19,6 +20,8 @@ class ParameterPieces {
     Tensor piece;
     int64_t from = 0;
     Shape shape = {};  ///< of the whole parameter
+    /// In the actor's module, where pieces are its parameters. They are undefined where others have all.
+    std::vector<std::string> names = {};
   };
   virtual ~ParameterPieces() = default;
   virtual const std::vector<Piece>& pieces() const = 0;
