@@ -29,7 +29,8 @@ class Sequential : public Layer {
   requires(std::is_base_of_v<Layer, std::remove_cvref_t<L>>) Sequential& add(L&& layer) {
     auto added = std::make_shared<std::remove_cvref_t<L>>(std::forward<L>(layer));
     if (std::is_lvalue_reference_v<L>) DrawOrder::keep(*added);  // somebody has its tensors
-    return add(std::shared_ptr<Layer>(std::move(added)));
+    layers_.push_back(std::move(added));  // add() of what is shared keeps what it drew
+    return *this;
   }
   /// The same of a layer that is shared. `invalid` without one.
   Sequential& add(std::shared_ptr<Layer> layer);
