@@ -336,7 +336,9 @@ TEST_CASE("a job whose last step cannot be saved does not end well") {
     }
   });
   CHECK(e.kind() == ErrorKind::failed);
-  CHECK_THAT(e.what(), Contains("the loop ends with step 5, which is in no checkpoint of " + run));
+  CHECK_THAT(e.what(),
+             Contains("the loop ends with step 5, which is in no checkpoint of " + run) ||
+                 Contains(run + ": cannot be flushed to the disk"));  // the first, which is made still
   CHECK(datasets::committed_steps((folder.path / "away").string()) == std::vector<int64_t>{0});
 }
 
