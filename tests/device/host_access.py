@@ -26,6 +26,7 @@ MAY = {
     "parallel/data/compressed_gradients.cpp": "what is packed for the wire is on the host",
     "parallel/server/": "servers are on the CPU",
     "troupe/owned_pieces.cpp": "files of checkpoints are read to the host",
+    "troupe/snapshot_room.cpp": "tells what a GPU holds from what the host does, and touches none",
     "troupe/tensor_way.cpp": "says which way tensors of the CPU go, and touches none",
     "troupe/ways_of_worker.cpp": "the same",
 }
