@@ -1,8 +1,11 @@
 // What checkpoints cost a transformer that trains: its steps with one every two seconds, and without, in
 // turns.
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <string>
 
 #include "bench/measure.h"
 #include "bench/transformer.h"
@@ -23,7 +26,8 @@ double median(std::vector<double> all) {
 }
 
 void run(const bench::Bench& bench) {
-  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "troupe-bench-commits";
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("troupe-bench-commits-" + std::to_string(::getpid()));
   Generator generator(0);
   bench::CharTransformer model(kVocabulary, kWidth, kLayers, 4, kContext);
   model.reset(generator);

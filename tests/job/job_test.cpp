@@ -33,11 +33,16 @@ struct JobTop : Actor {
     ++calls;
     return out(x) * (1 + 0.01 * random.uniform());
   }
+  void fail() {
+    const NoGradGuard none;
+    out.weight.mul_(2), ++calls, random.uniform();
+    throw_error(ErrorKind::failed, "it fails when it has changed all this");
+  }
   Generator random;
   nn::Linear out;
   int64_t calls = 0;
   Keep keep{"random", random, "calls", calls};
-  static constexpr auto remote = methods<&JobTop::forward>;
+  static constexpr auto remote = methods<&JobTop::forward, &JobTop::fail>;
 };
 
 struct JobIdle : Actor {
@@ -152,6 +157,45 @@ TEST_CASE("a job that is stopped anywhere goes on with the same bits, on any num
     CHECK(finished.losses.empty());
     same_end(finished, whole);
   }
+}
+
+TEST_CASE("half a step, and what a method changed before it failed, are forgotten") {
+  constexpr int64_t kFails = 7, kLast = 12;
+  struct End {
+    std::vector<double> losses;
+    std::map<std::string, Tensor> bottom, top;
+  };
+  End out;
+  const auto run = [&](const Checkpoints& checkpoints, bool fails) {
+    manual_seed(3);
+    out = {};
+    auto cluster = Cluster::in_process(3, hosting<JobBottom, JobTop>(), {.checkpoints = checkpoints});
+    const auto bottom = cluster->spawn<JobBottom>("w1", 5);
+    const auto top = cluster->spawn<JobTop>("w2", 6);
+    optim::Distributed<optim::Adam> first({bottom}, {.lr = 0.01}), second({top}, {.lr = 0.02});
+    Job job(*cluster);
+    for (const int64_t step : job.steps(kLast)) {
+      autograd::Context context(*cluster);
+      const Tensor loss = top(bottom(ops::rand({4, 784}))).get().square().mean();
+      context.backward(loss);
+      first.step(context);
+      if (fails && step == kFails) top.call<&JobTop::fail>().get();
+      second.step(context);
+      out.losses.push_back(loss.item());
+    }
+    out.bottom = nn::remote_state_dict(bottom).get(), out.top = nn::remote_state_dict(top).get();
+  };
+  const testing::Folder folder;
+  run({}, false);
+  const End whole = out;
+  const Checkpoints at{(folder.path / "run").string(), true, 1, 2};
+  CHECK_THAT(error_of([&] { run(at, true); }).what(), Contains("it fails when it has changed all this"));
+  const int64_t from = datasets::committed_steps(at.dir).back();
+  CHECK(from <= kFails);
+  run(at, false);
+  CHECK(out.losses == std::vector<double>(whole.losses.begin() + from, whole.losses.end()));
+  for (const auto& [name, t] : whole.bottom) CHECK(bit_equal(out.bottom.at(name), t));
+  for (const auto& [name, t] : whole.top) CHECK(bit_equal(out.top.at(name), t));
 }
 
 TEST_CASE("checkpoints while training change nothing, and the last step is one") {

@@ -1,6 +1,7 @@
 // `troupe run --max-restarts`: what is killed is started again, all of it, as often as it may be.
 #include <signal.h>
 
+#include <fstream>
 #include <set>
 
 #include "tests/process/launcher.h"
@@ -186,10 +187,30 @@ TEST_CASE("a rehearsal kills a program twice, and says that it survives or what 
   }
 }
 
-TEST_CASE("a program of one process without a cluster is rehearsed, too", "[process]") {
+// Random kills (tests/soak/kills.py) are for the other ones.
+TEST_CASE("examples survive a rehearsal, those without a cluster, too", "[process]") {
   const Folder folder;
-  Launcher job({"--rehearse", program("mnist_cnn"), "--chart", (folder.path / "chart.svg").string()});
-  INFO(job.errors);
-  CHECK(job.exit_code() == 0);
-  CHECK_THAT(job.errors, Contains("it ends with the same bits"));
+  const std::string chart = (folder.path / "chart.svg").string(), text = (folder.path / "text").string();
+  std::ofstream words(text);
+  for (int i = 0; i < 600; ++i) words << i << " times " << i + 1 << " is " << i * i + i << ". ";
+  words.close();
+  const std::vector<std::vector<std::string>> examples{
+      {"mnist_cnn", "--chart", chart},
+      {"spirals", "--chart", chart},
+      {"char_transformer", "--chart", chart, "--batch", "4", text},
+      {"pinn", "--chart", chart},
+      {"pipeline", "--chart", chart, "--batch", "32"},
+      {"rnn_remote", "--chart", chart, "--batch", "4", "--hidden", "32", text},
+      {"sharded", "--chart", chart, "--batch", "4", text},
+      {"own_function"}};
+  for (const auto& example : examples) {
+    std::vector<std::string> command{"-n", example[0] == "own_function" ? "2" : "1", "--rehearse",
+                                     program(example[0])};
+    command.insert(command.end(), example.begin() + 1, example.end());
+    Launcher job(command);
+    INFO(example[0] << "\n" << job.errors);
+    CHECK(job.exit_code() == 0);
+    CHECK_THAT(job.errors, Contains("it ends with the same bits"));
+    CHECK(job.nothing_left());
+  }
 }
