@@ -1,11 +1,13 @@
 // What checkpoints cost a transformer that trains: its steps with one every two seconds, and without, in
-// turns.
+// turns; and the processor's time that one takes, which other programs disturb less.
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <string>
+#include <utility>
 
 #include "bench/measure.h"
 #include "bench/transformer.h"
@@ -19,6 +21,13 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kVocabulary = 65, kWidth = 256, kLayers = 4, kContext = 128, kBatch = 8;
 constexpr double kPause = 2, kSeconds = 12;  // from one checkpoint to the next; of a round
+
+// Of this thread, or of all of the process.
+double cpu_ms(clockid_t of) {
+  timespec t;
+  clock_gettime(of, &t);
+  return 1e3 * static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_nsec);
+}
 
 double median(std::vector<double> all) {
   std::sort(all.begin(), all.end());
@@ -46,13 +55,23 @@ void run(const bench::Bench& bench) {
   const double step_us = bench.median_us(step, 10, 2);
   const auto every = std::max<int64_t>(1, std::llround(kPause * 1e6 / step_us));
   const int64_t steps = bench.quick() ? 4 : std::llround(kSeconds * 1e6 / step_us);
+  std::vector<double> behind, others, writing;  // ms of steps behind a checkpoint, of others; of its thread
   // Seconds of a step. The loop is left before its end, where a job waits for its last checkpoint.
   const auto seconds = [&](const std::string& dir) {
     Job job(Checkpoints{.dir = dir, .every = every});
     const auto loop = job.steps(steps + 1);
     const auto begin = loop.begin();
     const auto start = Clock::now();
-    for (auto at = begin; at != loop.end() && *at != steps; ++at) step();
+    const auto rest = [] { return cpu_ms(CLOCK_PROCESS_CPUTIME_ID) - cpu_ms(CLOCK_THREAD_CPUTIME_ID); };
+    const double rest_before = rest();
+    double last = cpu_ms(CLOCK_THREAD_CPUTIME_ID);
+    for (auto at = begin; at != loop.end() && *at != steps; ++at) {
+      step();
+      const double now = cpu_ms(CLOCK_THREAD_CPUTIME_ID), took = now - std::exchange(last, now);
+      if (!dir.empty()) (*at % every == 0 ? behind : others).push_back(took);
+    }
+    if (!dir.empty())
+      writing.push_back((rest() - rest_before) / static_cast<double>(1 + (steps - 1) / every));
     return std::chrono::duration<double>(Clock::now() - start).count() / static_cast<double>(steps);
   };
   std::vector<double> without, with, shares;
@@ -68,6 +87,8 @@ void run(const bench::Bench& bench) {
   const auto mib = static_cast<double>(3 * bytes >> 20);  // with Adam's two moments
   bench.emit("commits_step_us", 1e6 * median(without), "us", {{"mib", mib}});
   bench.emit("commits_kept_percent", median(shares), "%", {{"mib", mib}, {"pause_s", kPause}});
+  const double copies = others.empty() ? 0 : std::max(0.0, median(behind) - median(others));
+  bench.emit("commits_cpu_ms", copies + median(writing), "ms", {{"mib", mib}});
 }
 
 }  // namespace

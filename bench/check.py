@@ -59,7 +59,7 @@ EXPECTED = {
     "collectives": [("allreduce_us", US, {"kib": k, "ranks": n}) for n in (2, 4) for k in (4, 1024, 25600)],
     "ddp": [("data_parallel_single_step_us", US, {"batch": 512}), ("data_parallel_step_us", US, {"ranks": 2, "batch": 512})],
     "sharded": [(name, US, {"ranks": 2, "batch": 512}) for name in ("zero1_step_us", "zero3_step_us", "tensor_parallel_step_us")],
-    "commits": [("commits_step_us", US, {"mib": 36}), ("commits_kept_percent", "%", {"mib": 36, "pause_s": 2})],
+    "commits": [("commits_step_us", US, {"mib": 36}), ("commits_kept_percent", "%", {"mib": 36, "pause_s": 2}), ("commits_cpu_ms", "ms", {"mib": 36})],
     "gpu": [("gpu_copy_gb_per_s", "GB/s", {"mib": 0}), ("gpu_add_gb_per_s", "GB/s", {"mib": 0}),
             *((f"gpu_gemm_{kind}_tflops", "TFLOP/s", {"n": 64}) for kind in ("bf16", "tf32", "fp32")),
             *((f"gpu_{name}_us", US, {"rows": 64, "width": 256}) for name in ("layer_norm", "softmax", "gelu", "layer_norm_both")),
