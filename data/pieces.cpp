@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/base/error.h"
 #include "core/base/visible.h"
-#include "core/tensor/creation.h"
+#include "data/assembly.h"
 
 namespace troupe::datasets::detail {
 namespace {
@@ -18,29 +17,21 @@ constexpr const char* kVersionKey = "DCP_VERSION";
 constexpr const char* kPiecesKey = "DCP_SHARDING_INFO";  // as text: {name: {"saved_offsets": [0, 128]}}
 constexpr const char* kOffsetsKey = "saved_offsets";
 
-// Copies a piece to where it belongs in the whole; row by row of its last dimension.
-void place(const Tensor& whole, const Tensor& piece, const Shape& offsets) {
-  const Shape &size = piece.shape(), steps = whole.shape().contiguous_strides();
-  if (piece.numel() == 0) return;
-  const size_t item = item_size(piece.dtype());
-  const size_t row = item * static_cast<size_t>(size.empty() ? 1 : size.back());
+// Calls f(place in the whole, place in the piece, elements) for each row of the last dimension.
+template <class F>
+void for_each_row(const Piece& piece, const Shape& whole, const F& f) {
+  const Shape &size = piece.part.shape(), steps = whole.contiguous_strides();
+  const int64_t row = size.empty() ? 1 : size.back();
   Shape at = Shape::filled(size.rank(), 0);
-  for (size_t done = 0; done < piece.nbytes(); done += row) {
+  for (int64_t done = 0; done < piece.part.numel(); done += row) {
     int64_t to = 0;
-    for (int i = 0; i < size.rank(); ++i) to += (offsets[i] + at[i]) * steps[i];
-    std::memcpy(whole.bytes() + static_cast<size_t>(to) * item, piece.bytes() + done, row);
+    for (int i = 0; i < size.rank(); ++i) to += (piece.offsets[i] + at[i]) * steps[i];
+    f(to, done, row);
     for (int i = size.rank() - 2; i >= 0 && ++at[i] == size[i]; --i) at[i] = 0;
   }
 }
 
-bool overlap(const Piece& a, const Piece& b) {
-  for (int i = 0; i < a.offsets.rank(); ++i)
-    if (a.offsets[i] + a.part.shape()[i] <= b.offsets[i] || b.offsets[i] + b.part.shape()[i] <= a.offsets[i])
-      return false;
-  return true;
-}
-
-// Pieces cover the whole when their elements are as many as its own and no two overlap.
+// The size is that of the furthest piece.
 Tensor put_together(const std::string& name, const std::vector<Piece>& pieces) {
   const auto refuse = [&](const Piece& piece, const std::string& what) {
     throw_invalid(fmt::format("{}the piece {} of {} at {} {}", piece.where, piece.part.summary(),
@@ -58,18 +49,19 @@ Tensor put_together(const std::string& name, const std::vector<Piece>& pieces) {
   uint64_t elements = 1;
   bool fits = true;
   for (const int64_t n : size) fits &= !__builtin_mul_overflow(elements, static_cast<uint64_t>(n), &elements);
-  if (!fits || elements != held)
-    refuse(first,
-           fmt::format("and the others hold {} elements of a tensor {}: pieces are missing, or are there "
-                       "twice",
-                       held, size.str()));
-  for (size_t i = 0; i < pieces.size(); ++i)
-    for (size_t j = 0; j < i; ++j)
-      if (pieces[i].part.numel() > 0 && pieces[j].part.numel() > 0 && overlap(pieces[i], pieces[j]))
-        refuse(pieces[i], fmt::format("overlaps that of {}", pieces[j].where));
-  const Tensor whole = empty(size, first.part.dtype());
-  for (const Piece& p : pieces) place(whole, p.part, p.offsets);
-  return whole;
+  const auto refuse_missing = [&] {
+    refuse(first, fmt::format("and the others hold {} elements of a tensor {}: pieces are missing", held,
+                              size.str()));
+  };
+  if (!fits || elements > held) refuse_missing();  // and take no memory
+  Assembly all(first.part.dtype(), size);
+  for (const Piece& p : pieces)
+    for_each_row(p, size, [&](int64_t to, int64_t from, int64_t count) {
+      if (!all.add(p.part, to, from, count))
+        refuse(p, "overlaps others before it, which have other elements there");
+    });
+  if (all.missing() > 0) refuse_missing();
+  return std::move(all).whole();
 }
 
 }  // namespace

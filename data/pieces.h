@@ -28,8 +28,8 @@ class Gathered {
  public:
   /// `invalid`, naming the file: one that another file has, too, unless each has a piece.
   void add(const std::string& where, const std::string& name, const Tensor& part, const PieceOffsets& pieces);
-  /// All, pieces put together. `invalid`, naming a file: pieces that overlap, leave something out or are of
-  /// different types.
+  /// All, pieces put together. `invalid`, naming a file: pieces that leave something out, have different
+  /// elements where they overlap, or are of different types.
   NamedTensors whole() &&;
 
  private:

@@ -134,7 +134,7 @@ class SavedActors {
   void load(ActorCell& cell, Gathered& all) {
     const std::string &path = cell.path(), family = family_of(path);
     const bool known = checkpoint_.index().layout.contains(path);
-    const OwnedPieces pieces = pieces_of(cell.object());
+    const OwnedPieces pieces = parallel::pieces_of(cell.object());
     PartOwner before{path, {}, {}};
     if (known) before = part_owner(checkpoint_, path);
     const bool together = !pieces.empty() || !before.pieces.empty() || parallel::is_replica();
@@ -147,8 +147,7 @@ class SavedActors {
     {
       OwnedState here = state_of_actor(cell.object(), cell);
       for (const auto& [name, t] : here.model) names.push_back(family + name);
-      if (!known || !same_pieces(pieces, before.pieces) ||
-          !same_names_and_shapes(here.model, before.state.model)) {
+      if (!known || pieces != before.pieces || !same_names_and_shapes(here.model, before.state.model)) {
         before.state = cut_again(owners(family), path, here, pieces);
         std::lock_guard lock(all.mutex);
         all.actors.repeat = false;  // norms, for one, are added up in another order
@@ -266,7 +265,7 @@ void JobSaver::snapshot(const Ref<actors::Invocation>& call, uint64_t process) {
       worker_, call,
       [](ActorCell& cell, Gathered& all) {
         OwnedState state = all.snapshot.room->take(state_of_actor(cell.object(), cell));
-        add_pieces(state.rest, pieces_of(cell.object()));
+        add_pieces(state.rest, parallel::pieces_of(cell.object()));
         look_for_changes(cell);
         std::lock_guard lock(all.mutex);
         all.snapshot.add(cell.path(), std::move(state));

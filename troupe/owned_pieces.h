@@ -1,6 +1,5 @@
 // What each of several actors has of one model: how their parts are put together, and cut in another way.
 #pragma once
-#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -8,34 +7,15 @@
 
 #include "autograd/distributed/optim/owned_state.h"
 #include "data/checkpoint_files.h"
-#include "parallel/tensor/placement.h"
+#include "parallel/tensor/owned_piece.h"
 
 namespace troupe::internal {
 
-/// What an actor has of a parameter of a whole model.
-struct OwnedPiece {
-  Shape whole;
-  int64_t dim = 0;
-  std::vector<tp::Placement::Range> ranges;  ///< along it, one behind the other; none: all
-  /// Replicas divide that: it has `count` elements of these, from `from` on, in one dimension.
-  bool flat = false;
-  int64_t from = 0, count = 0;
+using parallel::OwnedPieces;
 
-  /// Of what the ranges hold.
-  Shape local() const;
-  /// Calls f(place in the whole, place in the piece, elements) for what is contiguous in both.
-  void for_each_run(const std::function<void(int64_t, int64_t, int64_t)>& f) const;
-};
-/// By the names of the actor's module.
-using OwnedPieces = std::map<std::string, OwnedPiece>;
-
-/// In its mailbox: of the parameters that are cut over ranks, or that replicas have divided.
-OwnedPieces pieces_of(Actor& actor);
 /// Puts them into a state, and takes them out of it again.
 void add_pieces(StateDict& rest, const OwnedPieces& pieces);
 OwnedPieces take_pieces(StateDict& rest);
-/// Whether two actors have the same of everything.
-bool same_pieces(const OwnedPieces& a, const OwnedPieces& b);
 
 /// One of the actors that had a model together.
 struct PartOwner {

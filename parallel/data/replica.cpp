@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "actors/cell/actor_cell.h"
+#include "autograd/distributed/optim/first_values.h"
 #include "autograd/distributed/optim/held_module.h"
 #include "autograd/distributed/optim/optimizer_messages.h"
 #include "core/base/generator.h"
@@ -133,6 +134,9 @@ Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
   for (const auto& [name, place] : mine) firsts.push_back(place.clone_data());
   all.insert(all.end(), firsts.begin(), firsts.end());
   for (const Tensor& t : here->parts.wholes()) all.push_back(t);
+  const Future<void> own = optim::first_values();
+  const optim::FirstValues coming;
+  co_await own;
   const auto taking = take_from_first(order.group, all, here->reducer.name() + "/start");
   co_await taking;
   all.clear();

@@ -154,18 +154,15 @@ void Pipeline::connect() {
   for (size_t s = 0; s < stages_.size(); ++s)
     stages_[s].part.links = std::move(links[s]), stages_[s].part.ties = std::move(ties[s]);
   std::vector<Future<void>> told;
-  for (const auto& copies : options_.tied) {
-    const auto value = kParameter.ask(actors[static_cast<size_t>(copies[0].stage)], copies[0].name);
+  for (const auto& copies : options_.tied)
     for (size_t i = 1; i < copies.size(); ++i)
-      told.push_back(value
-                         .then([actor = actors[static_cast<size_t>(copies[i].stage)],
-                                name = copies[i].name](const Tensor& v) { return kTie.ask(actor, name, v); })
+      told.push_back(kTie.ask(actors[static_cast<size_t>(copies[i].stage)], copies[i].name,
+                              actors[static_cast<size_t>(copies[0].stage)], copies[0].name)
                          .then([](const Value&) {}));
-  }
   ready_ = all(told).then([](const std::vector<Unit>&) {});
 }
 
-// Once the ties are: the first pipeline's stages have the values that all others take.
+// Behind the ties: the first pipeline's stages have the values that all others take.
 void Pipeline::join_replicas() {
   if (options_.shard == Shard::all && !options_.joint && !options_.replicas.empty())
     throw_invalid(
@@ -181,7 +178,7 @@ void Pipeline::join_replicas() {
     throw_invalid(
         fmt::format("[pipeline] replicas of {} stages, and there are {}: give a group for each stage",
                     options_.replicas.size(), stages_.size()));
-  std::vector<std::function<Future<int64_t>()>> joins;
+  std::vector<Future<void>> joined{ready_};
   for (size_t s = 0; s < stages_.size(); ++s) {
     StageActor& part = stages_[s].part;
     part.replicas = fmt::format("pipeline {} stage {}", id_, s);
@@ -189,13 +186,9 @@ void Pipeline::join_replicas() {
     order.shard = static_cast<int64_t>(options_.shard);
     order.gather = static_cast<int64_t>(options_.gather);
     order.reduce = static_cast<int64_t>(options_.reduce);
-    joins.push_back([actor = part.actor, order] { return kJoin.ask(actor, order); });
+    joined.push_back(kJoin.ask(part.actor, order).then([](int64_t) {}));
   }
-  ready_ = ready_.then([joins] {
-    std::vector<Future<int64_t>> joined;
-    for (const auto& join : joins) joined.push_back(join());
-    return all(joined).then([](const std::vector<int64_t>&) {});
-  });
+  ready_ = all(joined).then([](const std::vector<Unit>&) {});
 }
 
 std::vector<AnyRef> Pipeline::peers_of(int worker) const {

@@ -116,6 +116,12 @@ std::string Pipelines::coordinates(size_t pipeline, const std::string& but) cons
   return text;
 }
 
+Future<void> Pipelines::ready() const {
+  std::vector<Future<void>> each;
+  for (const Pipeline& p : pipelines_) each.push_back(p.ready_);
+  return all(each).then([](const std::vector<Unit>&) {});
+}
+
 Future<PipelinesReport> Pipelines::report() const {
   PipelinesReport out{.mesh = all_.str(), .replicas = dim_, .last_step = {}, .ways = {}, .places = {}};
   const PipelineOptions& options = pipelines_.front().options_;
@@ -138,10 +144,8 @@ Future<PipelinesReport> Pipelines::report() const {
         out.places.back().replicas.push_back({.to_stages = sent_to_stages(steps[own], s)});
       }
     }
-  std::vector<Future<void>> ready;
-  for (const Pipeline& p : pipelines_) ready.push_back(p.ready_);
-  return all(ready)
-      .then([ranks](const std::vector<Unit>&) {
+  return ready()
+      .then([ranks] {
         std::vector<Future<RankBytes>> asked;
         for (const StageActor& rank : ranks) asked.push_back(kBytes.ask(rank.actor, rank.replicas));
         return all(asked);

@@ -67,6 +67,9 @@ class Pipelines {
   }
   Future<std::vector<Value>> forward_async(const Value& batch, const StepOptions& options = {});
 
+  /// Ready when replicas have the values of the first, as DataParallel::ready(). What gives actors values
+  /// from afar (load_whole(), nn::load_remote_state_dict()) waits for that by itself.
+  Future<void> ready() const;
   size_t size() const { return pipelines_.size(); }
   /// For its report, say. In the order of the mesh's points, without the dimension of the stages.
   const Pipeline& pipeline(size_t i) const& { return pipelines_.at(i); }

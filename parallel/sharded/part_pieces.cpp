@@ -295,6 +295,10 @@ Future<Tensor> PartPieces::gather_for_step(tp::Meetings& meetings) {
 
 void PartPieces::forget_gathered() {
   ++steps_;
+  written();
+}
+
+void PartPieces::written() {
   if (uses_->gather == Per::step && frame().context) GatheredParts::here()->forget(shared_from_this());
 }
 

@@ -78,6 +78,7 @@ class PartPieces final : public optim::ParameterPieces, public std::enable_share
     return Future<void>::ready({});
   }
   void give_up(const Error&) override { forget_gathered(); }
+  void written() override;
   const char* word() const override { return "Shard::all"; }
 
  private:

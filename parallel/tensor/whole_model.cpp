@@ -6,18 +6,18 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <set>
-#include <tuple>
 #include <utility>
 
+#include "actors/cell/task.h"
 #include "actors/worker/common_method.h"
+#include "autograd/distributed/optim/first_values.h"
 #include "autograd/distributed/optim/held_module.h"
+#include "autograd/distributed/optim/parameter_pieces.h"
 #include "core/async/future_combinators.h"
-#include "core/tensor/creation.h"
+#include "data/assembly.h"
 #include "data/safetensors.h"
 #include "data/safetensors_writer.h"
-#include "ops/ops.h"
-#include "parallel/tensor/placement.h"
+#include "parallel/tensor/owned_piece.h"
 
 namespace troupe::parallel {
 namespace {
@@ -28,10 +28,7 @@ using internal::actors::CommonMethod;
 struct Piece {
   std::string name;
   DType dtype = float32;
-  std::vector<int64_t> shape;  // of the whole
-  int64_t dim = 0;
-  std::vector<std::pair<int64_t, int64_t>>
-      ranges;  // begin and size along it, one behind the other; none: all
+  std::vector<int64_t> numbers;  // of an OwnedPiece
 };
 
 /// Driver to ranks: what each has of the model.
@@ -41,136 +38,113 @@ constexpr CommonMethod<Tensor(std::string name)> kPiece{"model.piece"};
 /// Driver to ranks: takes its pieces from the file.
 constexpr CommonMethod<void(std::string file)> kTake{"model.take", {.uncancellable = true}};
 
-std::vector<Piece> pieces(Actor& actor, internal::actors::Invocation& call) {
+Task<std::vector<Piece>> pieces(Actor& actor, internal::actors::Invocation& call) {
+  const Future<void> first = optim::first_values();
+  co_await first;
   const nn::HeldModule held(actor, call);
-  const auto placements = tp::placements_of(*held.get());
+  const OwnedPieces owned = pieces_of(actor);
   std::vector<Piece> all;
-  for (const auto& [name, tensor] : held->state_dict()) {
-    const auto at = placements.find(name);
-    const bool cut = at != placements.end();
-    const Shape& shape = cut ? at->second.whole : tensor.shape();
-    Piece piece{name, tensor.dtype(), {shape.begin(), shape.end()}, 0, {}};
-    if (cut) {
-      piece.dim = at->second.dim;
-      for (const auto& r : at->second.ranges) piece.ranges.emplace_back(r.from, r.size);
-    }
-    all.push_back(std::move(piece));
-  }
-  return all;
+  for (const auto& [name, tensor] : held->state_dict())
+    all.push_back({name, tensor.dtype(), fitted(owned, name, tensor.shape(), "[model] " + name).numbers()});
+  co_return all;
 }
 
 Tensor piece_of(Actor& actor, internal::actors::Invocation& call, const std::string& name) {
   return nn::HeldModule(actor, call)->state_dict().at(name).data_on(cpu).clone_data();
 }
 
-void take(Actor& actor, internal::actors::Invocation& call, const std::string& file) {
+Task<void> take(Actor& actor, internal::actors::Invocation& call, std::string file) {
+  const Future<void> first = optim::first_values();
+  co_await first;
   const nn::HeldModule held(actor, call);
   const datasets::Safetensors whole(file);
+  const OwnedPieces owned = pieces_of(actor);
   std::map<std::string, Tensor> mine;
-  for (const auto& [name, tensor] : held->state_dict()) mine[name] = whole.tensor(name);
-  tp::load_whole_state(*held.get(), mine);
+  for (const auto& [name, tensor] : held->state_dict()) {
+    const OwnedPiece piece = fitted(owned, name, tensor.shape(), "[model] " + name);
+    const Tensor all = whole.tensor(name);
+    if (all.shape() != piece.whole)
+      throw_invalid(
+          fmt::format("[model] {} is {} in {}, and {} here", name, all.summary(), file, piece.whole.str()));
+    mine[name] = piece == OwnedPiece::all_of(piece.whole) ? all : piece.cut(all);
+  }
+  held->load_state_dict(mine);
+  optim::parameters_written();
 }
-
-// A range of a dimension, and where it lies.
-struct Source {
-  int64_t from = 0, size = 0;
-  AnyRef actor;
-  int64_t at = 0;  // in the actor's piece
-};
 
 // Of all actors that have some of it.
 struct Whole {
+  struct Source {
+    AnyRef actor;
+    OwnedPiece piece;
+  };
   DType dtype = float32;
   Shape shape;
-  std::string first;  // who said so
-  int64_t dim = 0;
-  std::vector<Source> sources;  // without copies; one of them has all, unless it is cut
+  std::vector<Source> sources = {};
 };
+using Wholes = std::map<std::string, Whole>;
 
-Shape shape_of(const Piece& piece) {
-  Shape shape = Shape::filled(static_cast<int>(piece.shape.size()), 0);
-  for (size_t i = 0; i < piece.shape.size(); ++i) shape[static_cast<int>(i)] = piece.shape[i];
-  return shape;
-}
-
-void add(Whole& whole, const Piece& piece, const AnyRef& actor) {
-  const Shape shape = shape_of(piece);
-  if (whole.first.empty())
-    whole = {piece.dtype, shape, actor.str(), piece.dim, {}};
-  else if (whole.shape != shape || whole.dtype != piece.dtype || whole.dim != piece.dim)
-    throw_invalid(fmt::format("[model] {} is {} {} for {}, and {} {} for {}: expected the same of all ranks",
-                              piece.name, name(whole.dtype), whole.shape.str(), whole.first, name(piece.dtype),
-                              shape.str(), actor.str()));
-  int64_t at = 0;
-  auto ranges = piece.ranges;
-  if (ranges.empty()) ranges.emplace_back(0, shape.empty() ? 1 : shape[static_cast<int>(piece.dim)]);
-  for (const auto& [from, size] : ranges) {
-    const bool known = std::ranges::any_of(
-        whole.sources, [&, f = from, s = size](const Source& o) { return o.from == f && o.size == s; });
-    if (!known && size > 0) whole.sources.push_back({from, size, actor, at});
-    at += size;
-  }
-}
-
-// Every element once.
-void check_complete(const std::string& name, Whole& whole) {
-  std::ranges::sort(whole.sources, {}, &Source::from);
-  int64_t next = 0;
-  const int64_t size = whole.shape.empty() ? 1 : whole.shape[static_cast<int>(whole.dim)];
-  for (const Source& s : whole.sources) {
-    if (s.from < next)
-      throw_invalid(
-          fmt::format("[model] actors have {} cut in different ways: give those of one model", name));
-    if (s.from > next) break;
-    next += s.size;
-  }
-  if (next < size)
-    throw_invalid(
-        fmt::format("[model] of {}, {}, none of the actors has what lies behind {} along dimension {}: "
-                    "give all ranks",
-                    name, whole.shape.str(), next, whole.dim));
-}
-
-std::map<std::string, Whole> find_wholes(const std::vector<AnyRef>& actors) {
+Wholes find_wholes(const std::vector<AnyRef>& actors) {
   if (actors.empty()) throw_invalid("[model] there are no actors");
   std::vector<Future<std::vector<Piece>>> asked;
   for (const AnyRef& actor : actors) asked.push_back(kPieces.ask(actor));
   const auto answers = all(asked).get();
-  std::map<std::string, Whole> wholes;
+  Wholes wholes;
   for (size_t i = 0; i < actors.size(); ++i)
-    for (const Piece& piece : answers[i]) add(wholes[piece.name], piece, actors[i]);
+    for (const Piece& own : answers[i]) {
+      OwnedPiece piece =
+          OwnedPiece::of_numbers(own.numbers, "[model] what " + actors[i].str() + " has of " + own.name);
+      Whole& whole = wholes.try_emplace(own.name, Whole{own.dtype, piece.whole}).first->second;
+      if (whole.shape != piece.whole || whole.dtype != own.dtype)
+        throw_invalid(
+            fmt::format("[model] {} is {} {} for {}, and {} {} for {}: expected the same of all ranks",
+                        own.name, name(whole.dtype), whole.shape.str(), whole.sources[0].actor.str(),
+                        name(own.dtype), piece.whole.str(), actors[i].str()));
+      whole.sources.push_back({actors[i], std::move(piece)});
+    }
   return wholes;
 }
 
+// Leaves those sources that have what none before them has. `invalid` unless these have every element.
+void leave_copies_out(const std::string& name, Whole& whole) {
+  datasets::detail::Coverage there(whole.shape.numel());
+  std::erase_if(whole.sources, [&](const Whole::Source& source) {
+    const int64_t before = there.missing();
+    source.piece.for_each_run(
+        [&](int64_t to, int64_t, int64_t count) { there.add(to, count, [](int64_t, int64_t, bool) {}); });
+    return there.missing() == before && whole.shape.numel() > 0;
+  });
+  if (there.missing() > 0)
+    throw_invalid(fmt::format("[model] of {}, {}, none of the actors has {} elements: give all ranks", name,
+                              whole.shape.str(), there.missing()));
+}
+
 Tensor put_together(const std::string& name, const Whole& whole) {
-  const NoGradGuard off;
-  const auto fetch = [&](const AnyRef& actor) { return kPiece.ask(actor, name).get(); };
-  if (whole.sources.size() == 1) {
-    const Source& only = whole.sources[0];
-    const Tensor piece = fetch(only.actor);
-    return piece.shape() == whole.shape ? piece : ops::slice(piece, whole.dim, only.at, only.at + only.size);
+  datasets::detail::Assembly all(whole.dtype, whole.shape);
+  for (const auto& [actor, piece] : whole.sources) {
+    const Tensor part = kPiece.ask(actor, name).get();
+    if (part.numel() != piece.count || part.dtype() != whole.dtype)
+      throw_invalid(
+          fmt::format("[model] {} of {} is {}, and had {} elements before: nobody may change the model "
+                      "while it is gathered",
+                      name, actor.str(), part.summary(), piece.count));
+    piece.for_each_run([&](int64_t to, int64_t from, int64_t count) {
+      if (!all.add(part, to, from, count))
+        throw_invalid(fmt::format(
+            "[model] {} has other elements for {} than for actors before it: give those of one model", name,
+            actor.str()));
+    });
   }
-  const Tensor out = empty(whole.shape, whole.dtype);
-  for (size_t i = 0; i < whole.sources.size(); ++i) {
-    const AnyRef& actor = whole.sources[i].actor;
-    const auto same = [&](const Source& s) { return s.actor == actor; };
-    if (std::any_of(whole.sources.begin(), whole.sources.begin() + static_cast<ptrdiff_t>(i), same)) continue;
-    const Tensor piece = fetch(actor);
-    for (const Source& s : whole.sources)
-      if (same(s))
-        ops::slice(out, whole.dim, s.from, s.from + s.size)
-            .copy_(ops::slice(piece, whole.dim, s.at, s.at + s.size));
-  }
-  return out;
+  return std::move(all).whole();
 }
 
 }  // namespace
 
 void gather_to(const std::vector<AnyRef>& actors, const std::string& file) {
-  auto wholes = find_wholes(actors);
+  Wholes wholes = find_wholes(actors);
   std::map<std::string, datasets::detail::LaterTensor> tensors;
   for (auto& [name, whole] : wholes) {
-    check_complete(name, whole);
+    leave_copies_out(name, whole);
     tensors[name] = {whole.dtype, whole.shape,
                      [&name = name, &whole = whole] { return put_together(name, whole); }};
   }
@@ -181,14 +155,15 @@ void gather_to(const std::vector<AnyRef>& actors, const std::string& file) {
 void load_whole(const std::vector<AnyRef>& actors, const std::string& file) {
   const std::string path = std::filesystem::absolute(file).string();
   const datasets::Safetensors whole(path);
-  const auto wholes = find_wholes(actors);
+  const Wholes wholes = find_wholes(actors);
   for (const auto& [name, has] : wholes) {
     const auto at = std::ranges::find(whole.entries(), name, &datasets::SafetensorsEntry::name);
     if (at == whole.entries().end())
-      throw_invalid(fmt::format("[model] {} has no {}, which {} has", path, name, has.first));
+      throw_invalid(
+          fmt::format("[model] {} has no {}, which {} has", path, name, has.sources[0].actor.str()));
     if (at->shape != has.shape)
       throw_invalid(fmt::format("[model] {} is {} in {}, and {} for {}", name, at->shape.str(), path,
-                                has.shape.str(), has.first));
+                                has.shape.str(), has.sources[0].actor.str()));
   }
   for (const auto& entry : whole.entries())
     if (!wholes.contains(entry.name))

@@ -12,8 +12,8 @@
 
 using namespace troupe;
 using Catch::Contains;
-using internal::OwnedPiece;
 using internal::PartOwner;
+using parallel::OwnedPiece;
 using parallel::Shard;
 using parallel::split;
 using testing::error_of;

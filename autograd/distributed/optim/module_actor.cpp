@@ -1,8 +1,11 @@
 #include "autograd/distributed/optim/module_actor.h"
 
 #include "actors/cell/actor_cell.h"
+#include "actors/cell/task.h"
 #include "actors/worker/common_method.h"
+#include "autograd/distributed/optim/first_values.h"
 #include "autograd/distributed/optim/held_module.h"
+#include "autograd/distributed/optim/parameter_pieces.h"
 #include "ops/random.h"
 
 namespace troupe::nn {
@@ -41,18 +44,25 @@ State copies(const State& state) {
   return out;
 }
 
-State parameters(Actor& actor, internal::actors::Invocation& call) {
+Task<State> parameters(Actor& actor, internal::actors::Invocation& call) {
+  const Future<void> first = optim::first_values();
+  co_await first;
   State state;
   for (auto& [name, tensor] : HeldModule(actor, call)->named_parameters()) state[name] = tensor;
-  return copies(state);
+  co_return copies(state);
 }
 
-State state_dict(Actor& actor, internal::actors::Invocation& call) {
-  return copies(HeldModule(actor, call)->state_dict());
+Task<State> state_dict(Actor& actor, internal::actors::Invocation& call) {
+  const Future<void> first = optim::first_values();
+  co_await first;
+  co_return copies(HeldModule(actor, call)->state_dict());
 }
 
-void load(Actor& actor, internal::actors::Invocation& call, const State& state) {
+Task<void> load(Actor& actor, internal::actors::Invocation& call, State state) {
+  const Future<void> first = optim::first_values();
+  co_await first;
   HeldModule(actor, call)->load_state_dict(state);
+  optim::parameters_written();
 }
 
 void train(Actor& actor, internal::actors::Invocation& call, bool on) { HeldModule(actor, call)->train(on); }
@@ -97,9 +107,11 @@ void load_rng_state(Actor& actor, State state, const internal::actors::ActorCell
   }
 }
 
-State rng_state(Actor& actor, internal::actors::Invocation& call, std::optional<State> state) {
+Task<State> rng_state(Actor& actor, internal::actors::Invocation& call, std::optional<State> state) {
+  const Future<void> first = optim::first_values();
+  co_await first;
   if (state) load_rng_state(actor, std::move(*state), *call.cell());
-  return rng_state_of(actor);
+  co_return rng_state_of(actor);
 }
 
 template <class T>

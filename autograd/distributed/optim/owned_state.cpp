@@ -206,6 +206,7 @@ void load_actor(Actor& actor, const actors::ActorCell& cell, OwnedState state) {
   } else {
     const nn::HeldModule held(actor);
     Owned(&cell, held.get(), actor.made_parts().get()).load(state);
+    optim::parameters_written();
   }
   refuse_left(state, "actor " + cell.label());
 }

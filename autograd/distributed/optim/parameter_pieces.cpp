@@ -50,6 +50,10 @@ std::vector<std::shared_ptr<ParameterPieces>> pieces_here() {
   return alive;
 }
 
+void parameters_written() {
+  for (const auto& pieces : pieces_here()) pieces->written();
+}
+
 void check_pieces(const std::vector<std::shared_ptr<ParameterPieces>>& all) {
   for (const auto& pieces : all)
     for (const auto& p : pieces->pieces())

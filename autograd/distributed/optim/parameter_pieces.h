@@ -32,6 +32,8 @@ class ParameterPieces {
   virtual Future<void> gather() = 0;
   /// The step has failed here: those that gather fail, too.
   virtual void give_up(const Error& why) = 0;
+  /// The actor's parameters have been given values, not by a step.
+  virtual void written() {}
   /// "Shard::state", for errors.
   virtual const char* word() const = 0;
 };
@@ -44,6 +46,8 @@ inline constexpr const char* kCopyOnWrite = "optim.copy_on_write";
 void update_pieces(const std::shared_ptr<ParameterPieces>& pieces);
 /// In an actor's method: those that are alive.
 std::vector<std::shared_ptr<ParameterPieces>> pieces_here();
+/// In an actor's method that has given its parameters values: tells all that are alive.
+void parameters_written();
 /// `invalid` if a parameter of the actor has left its piece behind (to()).
 void check_pieces(const std::vector<std::shared_ptr<ParameterPieces>>& all);
 /// In an actor's method: the gradient of a piece in the context of the call.

@@ -4,7 +4,9 @@
 
 #include <charconv>
 
+#include "actors/cell/task.h"
 #include "autograd/distributed/optim/distributed_optimizer.h"
+#include "autograd/distributed/optim/first_values.h"
 #include "autograd/distributed/optim/module_actor.h"
 #include "autograd/distributed/optim/optimizer_messages.h"
 #include "core/graph/node.h"
@@ -14,16 +16,17 @@ namespace {
 
 Tensor give(Actor& actor, const std::string& name) { return parameter_of(actor, name).detach().clone_data(); }
 
-void tie(Actor& actor, const std::string& name, const Tensor& value) {
+Task<void> tie(Actor& actor, std::string name, AnyRef of, std::string name_there) {
   const Tensor mine = parameter_of(actor, name);
+  optim::leave_out_of_norms(mine);
+  const optim::FirstValues coming;
+  const auto asked = kParameter.ask(of, name_there);
+  const Tensor value = co_await asked;
   if (!value.defined() || mine.shape() != value.shape() || mine.dtype() != value.dtype())
     throw_invalid(fmt::format("[pipeline] parameter {} is {}, and is tied to one that is {}", name,
                               mine.summary(), value.summary()));
-  {
-    NoGradGuard off;
-    mine.copy_(value);
-  }
-  optim::leave_out_of_norms(mine);
+  const NoGradGuard off;
+  mine.copy_(value);
 }
 
 }  // namespace
