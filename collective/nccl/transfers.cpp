@@ -21,6 +21,7 @@ constexpr size_t kFrom = size_t{1} << 20;
 constexpr size_t kShown = 200;  // characters of what a transfer brings
 
 std::atomic<bool> in_process = false;
+std::atomic<size_t> from_in_process = 1;
 
 size_t from_environment() {
   const char* text = std::getenv("TROUPE_NCCL_FROM");
@@ -64,9 +65,12 @@ size_t rank_of(const DeviceOperation& operation, WorkerDevice device) {
 
 size_t transfers_from() {
   static const size_t from = from_environment();
-  return in_process ? 1 : from;
+  return in_process ? from_in_process.load() : from;
 }
-void set_transfers_in_process(bool on) { in_process = on; }
+void set_transfers_in_process(bool on, size_t from) {
+  from_in_process = from;
+  in_process = on;
+}
 bool transfers_in_process() { return in_process; }
 
 Transfers::Transfers(actors::Worker& worker, DeviceOperations& devices)

@@ -94,9 +94,9 @@ class Transfers final : public net::TensorWays {
 
 /// From so many bytes of a message on, its tensors go so: TROUPE_NCCL_FROM, or 1 MiB.
 size_t transfers_from();
-/// For tests: workers of one process are taken for processes of their own, and tensors of any size go so.
-/// Else memory of a process is used as it is.
-void set_transfers_in_process(bool on);
+/// For tests: workers of one process are taken for processes of their own, and tensors go so from that many
+/// bytes on. Else memory of a process is used as it is.
+void set_transfers_in_process(bool on, size_t from = 1);
 bool transfers_in_process();
 
 }  // namespace troupe::internal::collective

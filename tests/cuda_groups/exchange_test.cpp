@@ -85,6 +85,59 @@ struct Crossing : Actor {
   static constexpr auto remote = methods<&Crossing::run>;
 };
 
+// Does every operation, and works with the results, which stay on its GPU.
+struct Keeping : Actor {
+  explicit Keeping(int64_t number) : device(kCuda, static_cast<int8_t>(number)) {}
+
+  Task<int64_t> work(Group group) {
+    const Tensor x = full({60, 2}, 1 + static_cast<double>(group.rank()), {float32, device});
+    const std::vector<Future<Tensor>> all{group.all_reduce(x),     group.reduce(x, 0),  group.broadcast(x, 1),
+                                          group.reduce_scatter(x), group.scatter(x, 1), group.gather(x, 0),
+                                          group.all_gather(x)};
+    const auto exchange = group.all_to_all(Tensors(group.size(), x));
+    kept.clear();
+    for (const auto& f : all)
+      if (const Tensor y = co_await f; y.defined()) kept.push_back(y * 2.0);
+    for (const Tensor& y : co_await exchange) kept.push_back(y * 2.0);
+    co_return static_cast<int64_t>(kept.size());
+  }
+  std::vector<double> means() {
+    std::vector<double> all;
+    for (const Tensor& y : kept) all.push_back(ops::mean(y).item());
+    return all;
+  }
+  const Device device;
+  Tensors kept;
+  static constexpr auto remote = methods<&Keeping::work, &Keeping::means>;
+};
+
+// Numbers of which sums and means are exact, whatever their order and dtype.
+Tensor number_of_rank(size_t rank, const Shape& shape, DType dtype) {
+  Generator random(rank + 1);
+  const Tensor small = (rand(shape, random) * 6.0).to(int64);
+  return dtype == boolean ? small > 2.0 : (small * 12.0).to(dtype);
+}
+
+Tensor reduced(const std::vector<Tensors>& xs, size_t i, ReduceOp op) {
+  Tensor all = xs[0][i].to(float64);
+  for (size_t r = 1; r < xs.size(); ++r) {
+    const Tensor x = xs[r][i].to(float64);
+    if (op == ReduceOp::min)
+      all = ops::minimum(all, x);
+    else
+      all = op == ReduceOp::max ? ops::maximum(all, x) : all + x;
+  }
+  if (op == ReduceOp::mean) all = all / static_cast<double>(xs.size());
+  return all;
+}
+
+// NCCL may multiply by 1 / n.
+bool is_reduced(const Tensor& got, const Tensor& right, DType dtype, ReduceOp op) {
+  if (got.dtype() != dtype || got.shape() != right.shape()) return false;
+  const double most = op != ReduceOp::mean ? 0 : is_half(dtype) ? 1e-2 : 1e-6;
+  return allclose(got.to(float64), right, most, 0);
+}
+
 }  // namespace
 
 TEST_CASE("groups on GPUs keep the contract: each element comes to where it belongs") {
@@ -101,6 +154,37 @@ TEST_CASE("groups on GPUs keep the contract: each element comes to where it belo
       CHECK(sim_cuda::nccl_counters().inits == n);  // one communicator
       CHECK(sim_cuda::nccl_counters().transfers > 0);
 #endif
+    }
+  });
+}
+
+TEST_CASE("groups on GPUs keep the contract: sums, means, minima and maxima of every dtype") {
+  if (!needs_gpus(2)) return;
+  const NoGradGuard off;
+  const auto there = static_cast<size_t>(std::min(backend_of(Device(kCuda)).devices(), 3));
+  in_schedules(2, [&] {
+    for (size_t n = 2; n <= there; ++n) {
+      begin_anew();
+      const Ranks ranks(n, static_cast<int>(n), gpus(n));
+      for (const DType dtype : {float32, float64, int64, int32, uint8, boolean, float16, bfloat16})
+        for (const ReduceOp op : {ReduceOp::sum, ReduceOp::mean, ReduceOp::min, ReduceOp::max}) {
+          if (op == ReduceOp::mean ? !is_floating(dtype) : op == ReduceOp::sum && dtype == boolean) continue;
+          CAPTURE(n, name(dtype), static_cast<int>(op));
+          std::vector<Tensors> lists, xs;
+          for (size_t r = 0; r < n; ++r) {
+            lists.push_back({number_of_rank(r, {7, 3}, dtype), number_of_rank(r, {}, dtype)});
+            xs.push_back({lists[r][0]});
+          }
+          const Tensor right = reduced(lists, 0, op);
+          for (const Tensors& all : ranks.run("all_reduce", lists, 0, {.op = op}))
+            for (size_t i = 0; i < 2; ++i) CHECK(is_reduced(all[i], reduced(lists, i, op), dtype, op));
+          const size_t root = n - 1;
+          CHECK(is_reduced(ranks.run("reduce", xs, root, {.op = op})[root][0], right, dtype, op));
+          Tensors rows;
+          for (const Tensors& mine : ranks.run("reduce_scatter", xs, 0, {.op = op})) rows.push_back(mine[0]);
+          CHECK(is_reduced(ops::cat(rows, 0), right, dtype, op));
+        }
+      CHECK(nothing_is_left_on(ranks, n));
     }
   });
 }
@@ -167,6 +251,32 @@ TEST_CASE("gathers, scatters and exchanges of groups with common members do not 
 }
 
 #ifdef TROUPE_CUDA_SIM
+TEST_CASE("operations from GPU to GPU begin and end without a wait of the host") {
+  if (!needs_gpus(2)) return;
+  const NoGradGuard off;
+  begin_anew();
+  sim_cuda::schedule_eagerly();
+  const auto cluster = Cluster::in_process(2, hosting<Keeping>());
+  const std::vector<RRef<Keeping>> members{cluster->spawn<Keeping>(0, int64_t{0}),
+                                           cluster->spawn<Keeping>(1, int64_t{1})};
+  const Group group(members);
+  const auto work = [&] {
+    const auto first = members[0].call<&Keeping::work>(group),
+               second = members[1].call<&Keeping::work>(group);
+    CHECK(first.get() == 9);
+    CHECK(second.get() == 7);
+  };
+  work();  // the first one makes a communicator
+  sim_cuda::reset_counters();
+  const uint64_t before = sim_cuda::nccl_counters().launches;
+  work();
+  CHECK(sim_cuda::counters().synchronizations == 0);
+  CHECK(sim_cuda::nccl_counters().launches >= before + 16);
+  CHECK(members[0].call<&Keeping::means>().get() == std::vector<double>{6, 6, 4, 6, 4, 3, 3, 2, 4});
+  CHECK(members[1].call<&Keeping::means>().get() == std::vector<double>{6, 4, 6, 4, 3, 2, 4});
+  CHECK(sim_cuda::take_fault() == "");
+}
+
 TEST_CASE("an error of NCCL names no worker that is there") {
   if (!needs_gpus(3)) return;
   const NoGradGuard off;

@@ -1,5 +1,6 @@
 // Tensors of messages that go from GPU to GPU: by NCCL, in turns.
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "collective/nccl/transfers.h"
@@ -58,9 +59,9 @@ struct Layer : nn::ModuleActor<nn::Linear> {
 
 // Each worker of a process is taken for a process with one GPU, that of its number.
 struct Workers {
-  explicit Workers(int count) {
+  explicit Workers(int count, size_t from = 1) {
     sim_cuda::reset_nccl();
-    internal::collective::set_transfers_in_process(true);
+    internal::collective::set_transfers_in_process(true, from);
     ClusterOptions options;
     for (int a = 0; a < count; ++a)
       for (int b = a + 1; b < count; ++b)
@@ -81,10 +82,10 @@ struct Workers {
     return all;
   }
   // Until a tensor to worker `to` and its answer have gone from GPU to GPU: the first ones go another way.
-  void meet(size_t to) const {
+  void meet(size_t to, int64_t bytes = 40) const {
     const int64_t before = sum("device_transfers_received_sent");
     REQUIRE(eventually([&] {
-      (void)peers[to].call<&Peer::same>(full({10}, 1.0, {float32, gpu0})).get();
+      (void)peers[to].call<&Peer::same>(full({bytes}, 1.0, {uint8, gpu0})).get();
       return sum("device_transfers_received_sent") >= before + 2;
     }));
   }
@@ -132,6 +133,48 @@ TEST_CASE("tensors of calls and replies go from GPU to GPU") {
     }
     CHECK(w.nothing_is_left());
   });
+}
+
+TEST_CASE("tensors go from GPU to GPU without a wait of the host") {
+  if (!needs_gpus(2)) return;
+  const NoGradGuard off;
+  sim_cuda::schedule_eagerly();
+  Workers w(2);
+  w.meet(1);
+  const Tensor x = full({70'000}, 3.0, {float32, gpu0});
+  const auto there_and_back = [&] {
+    return w.peers[1].call<&Peer::more>(std::vector<Tensor>{x}).get()[0] * 2;
+  };
+  (void)there_and_back();
+  const uint64_t before = sim_cuda::nccl_counters().transfers;
+  sim_cuda::reset_counters();
+  Tensor back;
+  for (int i = 0; i < 3; ++i) back = there_and_back();
+  CHECK(sim_cuda::counters().synchronizations == 0);
+  CHECK(sim_cuda::nccl_counters().transfers == before + 6);
+  CHECK(back.equal(full({70'000}, 8.0, {float32, gpu0})));
+  CHECK(sim_cuda::take_fault() == "");
+}
+
+TEST_CASE("tensors go from GPU to GPU from 1 MiB of a message on") {
+  if (!needs_gpus(2)) return;
+  const NoGradGuard off;
+  const size_t from = internal::collective::transfers_from();
+  if (!std::getenv("TROUPE_NCCL_FROM")) CHECK(from == size_t{1} << 20);
+  const auto mib = static_cast<int64_t>(from);
+  Workers w(2, from);
+  w.meet(1, mib);
+  const auto of = [](int64_t bytes) { return full({bytes}, 3.0, {uint8, gpu0}); };
+  const auto sent_with = [&](const std::vector<Tensor>& all) {
+    const uint64_t before = sim_cuda::nccl_counters().transfers;
+    for (const Tensor& t : w.peers[1].call<&Peer::more>(all).get()) CHECK(t.equal(of(t.size(0)) + 1));
+    return sim_cuda::nccl_counters().transfers - before;
+  };
+  CHECK(sent_with({of(mib - 1)}) == 0);
+  CHECK(sent_with({of(mib)}) == 2);  // and the answer
+  CHECK(sent_with({of(mib / 2), of(mib - mib / 2)}) == 4);
+  CHECK(w.nothing_is_left());
+  CHECK(sim_cuda::take_fault() == "");
 }
 
 TEST_CASE("what is written after a call is not what goes from GPU to GPU") {
