@@ -62,7 +62,10 @@ struct PipelineTimes {
         },
         steps, 3);
     bench.emit("pipeline_single_step_us", us, "us",
-               {{"blocks", kBlocks}, {"width", kWidth}, {"batch", double(x.size(0))}, {"context", kContext}});
+               {{"blocks", kBlocks},
+                {"width", kWidth},
+                {"batch", double(x.size(0))},
+                {"context", double(x.size(1))}});
     return us;
   }
 
@@ -105,13 +108,14 @@ int main(int argc, char** argv) {
     if (!LaunchEnvironment::read()) bench.set_placement("in-process");
     const PipelineTimes times{cluster, bench};
     Generator random(0);
-    const Tensor x = randn({32, kContext, kWidth}, random);
+    const int64_t context = bench.count(kContext);
+    const Tensor x = randn({32, context, kWidth}, random);
     const double one = times.in_one_process(x, 15);
     for (const int m : {1, 4, 8, 32}) times.as_pipeline("pipeline_step_us", "1f1b", 1, x, m, 15, one);
     for (const int m : {4, 8}) times.as_pipeline("pipeline_step_us", "interleaved", 3, x, m, 15, one);
     for (const int m : {4, 8, 32})
       times.as_pipeline("pipeline_zero_bubble_step_us", "zb-h1", 1, x, m, 15, one);
-    const Tensor large = randn({256, kContext, kWidth}, random);
+    const Tensor large = randn({bench.quick() ? 32 : 256, context, kWidth}, random);
     const double one_large = times.in_one_process(large, 7);
     for (const int m : {4, 8, 32})
       times.as_pipeline("pipeline_large_step_us", "1f1b", 1, large, m, 7, one_large);
