@@ -85,32 +85,6 @@ struct Crossing : Actor {
   static constexpr auto remote = methods<&Crossing::run>;
 };
 
-// Does every operation, and works with the results, which stay on its GPU.
-struct Keeping : Actor {
-  explicit Keeping(int64_t number) : device(kCuda, static_cast<int8_t>(number)) {}
-
-  Task<int64_t> work(Group group) {
-    const Tensor x = full({60, 2}, 1 + static_cast<double>(group.rank()), {float32, device});
-    const std::vector<Future<Tensor>> all{group.all_reduce(x),     group.reduce(x, 0),  group.broadcast(x, 1),
-                                          group.reduce_scatter(x), group.scatter(x, 1), group.gather(x, 0),
-                                          group.all_gather(x)};
-    const auto exchange = group.all_to_all(Tensors(group.size(), x));
-    kept.clear();
-    for (const auto& f : all)
-      if (const Tensor y = co_await f; y.defined()) kept.push_back(y * 2.0);
-    for (const Tensor& y : co_await exchange) kept.push_back(y * 2.0);
-    co_return static_cast<int64_t>(kept.size());
-  }
-  std::vector<double> means() {
-    std::vector<double> all;
-    for (const Tensor& y : kept) all.push_back(ops::mean(y).item());
-    return all;
-  }
-  const Device device;
-  Tensors kept;
-  static constexpr auto remote = methods<&Keeping::work, &Keeping::means>;
-};
-
 // Numbers of which sums and means are exact, whatever their order and dtype.
 Tensor number_of_rank(size_t rank, const Shape& shape, DType dtype) {
   Generator random(rank + 1);
@@ -251,6 +225,36 @@ TEST_CASE("gathers, scatters and exchanges of groups with common members do not 
 }
 
 #ifdef TROUPE_CUDA_SIM
+namespace {
+
+// Does every operation, and works with the results, which stay on its GPU.
+struct Keeping : Actor {
+  explicit Keeping(int64_t number) : device(kCuda, static_cast<int8_t>(number)) {}
+
+  Task<int64_t> work(Group group) {
+    const Tensor x = full({60, 2}, 1 + static_cast<double>(group.rank()), {float32, device});
+    const std::vector<Future<Tensor>> all{group.all_reduce(x),     group.reduce(x, 0),  group.broadcast(x, 1),
+                                          group.reduce_scatter(x), group.scatter(x, 1), group.gather(x, 0),
+                                          group.all_gather(x)};
+    const auto exchange = group.all_to_all(Tensors(group.size(), x));
+    kept.clear();
+    for (const auto& f : all)
+      if (const Tensor y = co_await f; y.defined()) kept.push_back(y * 2.0);
+    for (const Tensor& y : co_await exchange) kept.push_back(y * 2.0);
+    co_return static_cast<int64_t>(kept.size());
+  }
+  std::vector<double> means() {
+    std::vector<double> all;
+    for (const Tensor& y : kept) all.push_back(ops::mean(y).item());
+    return all;
+  }
+  const Device device;
+  Tensors kept;
+  static constexpr auto remote = methods<&Keeping::work, &Keeping::means>;
+};
+
+}  // namespace
+
 TEST_CASE("operations from GPU to GPU begin and end without a wait of the host") {
   if (!needs_gpus(2)) return;
   const NoGradGuard off;
