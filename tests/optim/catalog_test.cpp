@@ -128,7 +128,10 @@ TEST_CASE("schedules that fit nothing are refused") {
              Contains("cosine needs \"steps\": cosine(steps: int64"));
   CHECK_THROWS_AS(made("step_decay", {int64_t{0}}), Error);
   Value deep = ValueMap{{"schedule", std::string("cosine")}, {"steps", int64_t{1}}};
-  for (int i = 0; i < 2000; ++i)
-    deep = ValueMap{{"schedule", std::string("warm_up")}, {"steps", int64_t{1}}, {"then", std::move(deep)}};
+  for (int i = 0; i < 2000; ++i) {
+    ValueMap around{{"schedule", std::string("warm_up")}, {"steps", int64_t{1}}};
+    around["then"] = std::move(deep);  // moved in: braces copy all that is below
+    deep = std::move(around);
+  }
   CHECK_THAT(said(deep), Contains("at most 100 parts"));
 }
