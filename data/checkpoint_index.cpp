@@ -15,7 +15,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kFormat = 1;
 constexpr size_t kMostDepth = 8;  // of lists and objects in each other
 constexpr std::string_view kEndKey = ",\n \"crc32\": ";
 
@@ -143,7 +142,7 @@ std::string checkpoint_index_text(const CheckpointIndex& index) {
   const Json json{{"metadata", {{"total_size", total}}},
                   {"weight_map", std::move(weights)},
                   {"troupe",
-                   {{"format", kFormat},
+                   {{"format", index.format},
                     {"step", index.step},
                     {"program", index.program},
                     {"instructions", index.instructions},
@@ -189,10 +188,11 @@ CheckpointIndex parse_checkpoint_index(std::string_view text, const std::string&
   const Json json = reader.parse(text);
   if (!json.is_object()) reader.fail("is no object");
   const Json& ours = reader.object(json, "troupe");
-  if (const auto format = reader.number<int>(ours, "format"); format != kFormat)
-    reader.fail(
-        fmt::format("has format {}, expected {}: it is of another version of Troupe", format, kFormat));
   CheckpointIndex index;
+  index.format = reader.number<int64_t>(ours, "format");
+  if (index.format < 1 || index.format > kCheckpointFormat)
+    reader.fail(fmt::format("has format {}, expected at most {}: it is of another version of Troupe",
+                            index.format, kCheckpointFormat));
   index.step = reader.number<int64_t>(ours, "step");
   index.program = reader.text(ours, "program");
   index.instructions = reader.text(ours, "instructions");

@@ -20,6 +20,10 @@ struct CheckpointFile {
   std::map<std::string, uint32_t> tensors;  ///< CRC-32 of the bytes of each
 };
 
+/// Of checkpoints that are written. In format 1 parameters of parts (parallel::Sharded) have names with
+/// ".module".
+inline constexpr int64_t kCheckpointFormat = 2;
+
 struct CheckpointIndex {
   int64_t step = 0;
   std::string program;                        ///< which build wrote it
@@ -27,6 +31,7 @@ struct CheckpointIndex {
   int64_t world = 0;                          ///< workers
   std::map<std::string, std::string> layout;  ///< path of an actor -> worker
   std::vector<CheckpointFile> files;
+  int64_t format = kCheckpointFormat;
 };
 
 /// As a Hugging Face index has it (metadata, weight_map), with "troupe" beside it and a CRC-32 of all before

@@ -35,6 +35,9 @@ class Visitor final : public Members {
   void visit(Module& module) {
     module_ = &module;
     module.members(*this);
+    if (names_.size() > 1 && names_.contains(""))
+      throw_invalid(
+          fmt::format("[nn] {} has a member without a name beside others: give it one", module.str()));
     const auto* begin = static_cast<const char*>(dynamic_cast<const void*>(&module));
     const auto within = modules_within(begin, module.object_size());
     if (within.size() == 1) return;  // it itself
@@ -83,6 +86,11 @@ class Visitor final : public Members {
   std::set<std::string> names_;
 };
 
+// Of the names of all in a child.
+std::string prefix_of(const std::string& prefix, const std::string& child) {
+  return child.empty() ? prefix : prefix + child + ".";
+}
+
 // Every tensor below `module`, in order, by its full name.
 void walk(Module& module, const std::string& prefix,
           const std::function<void(const std::string&, Tensor&)>& parameter,
@@ -91,7 +99,7 @@ void walk(Module& module, const std::string& prefix,
   visitor.on_parameter = [&](const std::string& name, Tensor& t) { parameter(prefix + name, t); };
   visitor.on_buffer = [&](const std::string& name, Tensor& t) { buffer(prefix + name, t); };
   visitor.on_child = [&](const std::string& name, Module& m) {
-    walk(m, prefix + name + ".", parameter, buffer);
+    walk(m, prefix_of(prefix, name), parameter, buffer);
   };
   visitor.visit(module);
 }
@@ -106,7 +114,9 @@ void gather(Module& module, std::vector<Module*>& all) {
 void generators_of(Module& module, const std::string& prefix, std::map<std::string, Generator*>& out) {
   Visitor visitor;
   visitor.on_generator = [&](const std::string& name, Generator& g) { out[prefix + name] = &g; };
-  visitor.on_child = [&](const std::string& name, Module& m) { generators_of(m, prefix + name + ".", out); };
+  visitor.on_child = [&](const std::string& name, Module& m) {
+    generators_of(m, prefix_of(prefix, name), out);
+  };
   visitor.visit(module);
 }
 

@@ -24,7 +24,7 @@ class Members {
   virtual ~Members() = default;
   /// A parameter: trained. Undefined: there is none (a Linear without bias).
   virtual void operator()(const std::string& name, Tensor& parameter) = 0;
-  /// A module inside this one.
+  /// A module inside this one; "" if it is all there is: its members keep the names that they have in it.
   virtual void operator()(const std::string& name, Module& child) = 0;
   /// A member that is no part of the model: neither trained, nor saved, nor switched. (What is neither this
   /// nor the above is forgotten: see Module.)

@@ -30,6 +30,8 @@ struct SummaryTable {
   int64_t parameters = 0, trained = 0, buffers = 0, bytes = 0;
 
   void add(Module& module, const std::string& name, size_t depth) {
+    for (auto& [child, m] : module.children())
+      if (child.empty()) return add(*m, name, depth);  // it is what the module is
     int64_t own = 0, own_bytes = 0;
     const auto count = [&](const Tensor& t, int64_t& elements) {
       if (!counted.insert(t.impl()).second) return false;

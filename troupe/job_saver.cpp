@@ -136,10 +136,11 @@ class SavedActors {
     const bool known = checkpoint_.index().layout.contains(path);
     const OwnedPieces pieces = parallel::pieces_of(cell.object());
     PartOwner before{path, {}, {}};
-    if (known) before = part_owner(checkpoint_, path);
+    const bool parts_of_before = has_parts_of_before(checkpoint_, cell.object());
+    if (known) before = part_owner(checkpoint_, path, parts_of_before);
     const bool together = !pieces.empty() || !before.pieces.empty() || parallel::is_replica();
     if (!known && !together && has_stream_alone(cell)) return;  // it begins anew
-    if (!known && (!together || owners(family).empty()))
+    if (!known && (!together || owners(family, parts_of_before).empty()))
       throw_invalid("[checkpoint] it has no actor " + path + ", and this program has made one on " +
                     cell.host().name);
     if (!together) return load_actor(cell.object(), cell, std::move(before.state));
@@ -148,7 +149,7 @@ class SavedActors {
       OwnedState here = state_of_actor(cell.object(), cell);
       for (const auto& [name, t] : here.model) names.push_back(family + name);
       if (!known || pieces != before.pieces || !same_names_and_shapes(here.model, before.state.model)) {
-        before.state = cut_again(owners(family), path, here, pieces);
+        before.state = cut_again(owners(family, parts_of_before), path, here, pieces);
         std::lock_guard lock(all.mutex);
         all.actors.repeat = false;  // norms, for one, are added up in another order
       }
@@ -160,18 +161,18 @@ class SavedActors {
   }
 
  private:
-  const std::vector<PartOwner>& owners(const std::string& family) {
+  const std::vector<PartOwner>& owners(const std::string& family, bool parts_of_before) {
     std::lock_guard lock(mutex_);
-    const auto [at, is_new] = families_.try_emplace(family);
+    const auto [at, is_new] = families_.try_emplace({family, parts_of_before});
     if (is_new)
       for (const auto& [path, worker] : checkpoint_.index().layout)
-        if (family_of(path) == family) at->second.push_back(part_owner(checkpoint_, path));
+        if (family_of(path) == family) at->second.push_back(part_owner(checkpoint_, path, parts_of_before));
     return at->second;
   }
 
   const datasets::Checkpoint checkpoint_;
   std::mutex mutex_;
-  std::map<std::string, std::vector<PartOwner>> families_;
+  std::map<std::pair<std::string, bool>, std::vector<PartOwner>> families_;
 };
 
 }  // namespace

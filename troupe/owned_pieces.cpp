@@ -7,8 +7,10 @@
 #include <cstring>
 #include <optional>
 
+#include "autograd/distributed/optim/held_module.h"
 #include "core/tensor/creation.h"
 #include "data/assembly.h"
+#include "parallel/sharded/sharded.h"
 
 namespace troupe::internal {
 namespace {
@@ -133,6 +135,25 @@ void check_together(const std::vector<PartOwner>& owners) {
   }
 }
 
+// "first.weight" of "first.module.weight".
+std::string name_now(std::string name) {
+  constexpr std::string_view kBefore = ".module";
+  for (size_t at; (at = name.find(std::string(kBefore) + ".")) != std::string::npos;)
+    name.erase(at, kBefore.size());
+  return name;
+}
+
+StateDict names_now(const StateDict& state) {
+  StateDict out;
+  for (const auto& [name, t] : state) out[name_now(name)] = t;
+  return out;
+}
+
+bool has_part(nn::Module& module) {
+  if (dynamic_cast<parallel::ShardedPart*>(&module)) return true;
+  return std::ranges::any_of(module.children(), [](const auto& child) { return has_part(*child.second); });
+}
+
 // Names of the tensors of an actor, in all files or in those of the model.
 std::vector<std::string> tensors_of(const datasets::CheckpointIndex& index, const std::string& path,
                                     bool model = false) {
@@ -192,10 +213,16 @@ Tensor whole_of(const std::vector<PartOwner>& owners, const std::string& name, b
   return std::move(*all).whole();
 }
 
-PartOwner part_owner(const datasets::Checkpoint& checkpoint, const std::string& path) {
+PartOwner part_owner(const datasets::Checkpoint& checkpoint, const std::string& path, bool parts_of_before) {
   PartOwner o{path, {checkpoint.tensors(path + ".", true), checkpoint.tensors(path + ".", false)}, {}};
+  if (parts_of_before) o.state.model = names_now(o.state.model), o.state.rest = names_now(o.state.rest);
   o.pieces = take_pieces(o.state.rest);
   return o;
+}
+
+bool has_parts_of_before(const datasets::Checkpoint& checkpoint, Actor& actor) {
+  const nn::HeldModule held(actor);
+  return checkpoint.index().format < 2 && held && has_part(*held.get());
 }
 
 OwnedState cut_again(const std::vector<PartOwner>& owners, const std::string& path, const OwnedState& here,
@@ -240,7 +267,7 @@ bool TakenModels::check_all_of(const datasets::Checkpoint& checkpoint,
   for (const auto& [path, worker] : index.layout) {
     if (const std::string family = family_of(path); families.contains(family)) {
       for (const std::string& name : tensors_of(index, path, true))
-        if (!names.contains(family + name))
+        if (!names.contains(family + name) && !(index.format < 2 && names.contains(family + name_now(name))))
           refuse("it has " + path + "." + name +
                  ", and no actor of this program has a parameter of that name");
       if (!layout.contains(path)) fewer.insert(family);  // others have its part of the model now

@@ -23,8 +23,12 @@ struct PartOwner {
   OwnedState state;
   OwnedPieces pieces;
 };
-/// With all tensors that the checkpoint has of it.
-PartOwner part_owner(const datasets::Checkpoint& checkpoint, const std::string& path);
+/// With all tensors that the checkpoint has of it. `parts_of_before`: with the names that parameters of parts
+/// have since format 2.
+PartOwner part_owner(const datasets::Checkpoint& checkpoint, const std::string& path,
+                     bool parts_of_before = false);
+/// Whether the checkpoint is of format 1, and the actor has parts, so that names differ. In its mailbox.
+bool has_parts_of_before(const datasets::Checkpoint& checkpoint, Actor& actor);
 /// A tensor of the whole model, or of its optimizer, from the parts of all; `name`: of it, in `model` or
 /// `rest`; `parameter`: whose pieces it has. `invalid`, naming who, if elements are missing, or copies
 /// differ.

@@ -43,12 +43,12 @@ class ShardedPart {
 ///     parallel::Sharded<nn::Linear> first{784, 512}, second{512, 10};
 ///   };
 ///
-/// Elsewhere it is a module around M, whose call does not wait. Calls are those of actors' methods; all
-/// replicas call the same parts in the same order. Within a call parameters are whole, and nothing waits: of
-/// an M that gives a tp::Part, the call gives the sum over the ranks, which it waits for afterwards. Of a
-/// tp::TransformerEncoderLayer each half is a part.
-/// Outside of them the parameters of M are pieces, of one dimension or undefined. A parameter that several
-/// parts share, and one that needs no gradient, stays whole.
+/// Parameters have the names that they have in M, "first.weight". Elsewhere it is a module around M, whose
+/// call does not wait. Calls are those of actors' methods; all replicas call the same parts in the same
+/// order. Within a call parameters are whole, and nothing waits: of an M that gives a tp::Part, the call
+/// gives the sum over the ranks, which it waits for afterwards. Of a tp::TransformerEncoderLayer each half is
+/// a part. Outside of them the parameters of M are pieces, of one dimension or undefined. A parameter that
+/// several parts share, and one that needs no gradient, stays whole.
 template <class M>
 class Sharded final : public nn::Module, public ShardedPart {
  public:
@@ -71,7 +71,7 @@ class Sharded final : public nn::Module, public ShardedPart {
         return std::apply([this](const A&... a) { return module(a...); }, args);
       });
   }
-  void members(nn::Members& m) override { m("module", module); }
+  void members(nn::Members& m) override { m("", module); }
 
   M module;
 };

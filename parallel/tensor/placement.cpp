@@ -29,7 +29,7 @@ class Walk final : public nn::Members {
   void operator()(const std::string&, Tensor&) override {}
   void operator()(const std::string& name, nn::Module& child) override {
     const std::string before = prefix_;
-    prefix_ += name + ".";
+    if (!name.empty()) prefix_ += name + ".";
     enter(child);
     prefix_ = before;
   }

@@ -269,7 +269,7 @@ TEST_CASE("numbers of an index that are none, or are too large, are refused", "[
                       "from 0 to 9223372036854775807"));
   CHECK_THAT(refused_with("step", -1, false), Contains("\"step\" is \"-1\", expected a whole number"));
   CHECK_THAT(refused_with("world", 1.5, false), Contains("expected a whole number"));
-  CHECK_THAT(refused_with("format", 2, false), Contains("has format 2, expected 1"));
+  CHECK_THAT(refused_with("format", 3, false), Contains("has format 3, expected at most 2"));
   CHECK_THAT(refused_with("crc32", uint64_t{1} << 32, true), Contains("from 0 to 4294967295"));
   CHECK_THAT(refused_with("header_bytes", top, true),
              Contains("has 100 bytes, 9223372036854775808 of them in its header"));

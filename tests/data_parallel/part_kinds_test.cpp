@@ -101,7 +101,7 @@ struct NarrowActor : nn::ModuleActor<NarrowNet> {
 
 TEST_CASE("parts in bfloat16 are trained as by hand with float32 masters") {
   constexpr int kSteps = 50;
-  const std::vector<std::string> names{"first.module.weight", "second.module.weight"};
+  const std::vector<std::string> names{"first.weight", "second.weight"};
   const auto x_of = [](int i) { return wave({6, 6}, i); };
   const auto y_of = [](int i) { return wave({6, 4}, i + 1); };
   Tensors start, masters;

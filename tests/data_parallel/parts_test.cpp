@@ -105,7 +105,7 @@ struct Replicas {
       for (const auto& [name, value] : nn::remote_parameters(r).get()) pieces[name].push_back(value);
     std::map<std::string, Tensor> all;
     for (const auto& [name, some] : pieces) {
-      const bool cut = name.find("module") != std::string::npos && some[0].dim() == 1 && sharded;
+      const bool cut = name != "scale" && some[0].dim() == 1 && sharded;
       all[name] = (cut ? ops::cat(some, 0) : some[0]).reshape({-1});
     }
     return all;
@@ -227,10 +227,10 @@ TEST_CASE("a parameter that two parts share, and a frozen one, are those of one 
     if (want.empty()) want = state;
     REQUIRE(state.size() == 4);
     for (const auto& [name, value] : state) CHECK(bit_equal(value, want.at(name)));
-    CHECK(bit_equal(state.at("second.module.offset"), wave({6}, 2)));
-    CHECK_FALSE(bit_equal(state.at("first.module.table"), wave({6, 6}, 1)));
+    CHECK(bit_equal(state.at("second.offset"), wave({6}, 2)));
+    CHECK_FALSE(bit_equal(state.at("first.table"), wave({6, 6}, 1)));
     for (const auto& r : net.replicas())
-      CHECK(nn::remote_state_dict(r).get().at("first.module.table").shape() == Shape{6, 6});
+      CHECK(nn::remote_state_dict(r).get().at("first.table").shape() == Shape{6, 6});
   }
 }
 
@@ -262,8 +262,8 @@ TEST_CASE("the whole state of replicas is taken by any number of replicas, whate
     optimizer.step(step);
   }
   const StateDict state = from.net->state_dict().get();
-  CHECK(state.at("first.module.up.weight").shape() == Shape{11, 5});
-  CHECK(bit_equal(state.at("head.module.table").reshape({-1}), from.parameters().at("head.module.table")));
+  CHECK(state.at("first.up.weight").shape() == Shape{11, 5});
+  CHECK(bit_equal(state.at("head.table").reshape({-1}), from.parameters().at("head.table")));
   const double loss = from.loss(3).get().item();
   for (const Shard shard : {Shard::none, Shard::state, Shard::gradients, Shard::all})
     for (const size_t n : {2, 3}) {
@@ -274,9 +274,9 @@ TEST_CASE("the whole state of replicas is taken by any number of replicas, whate
       for (const auto& [name, value] : same) CHECK(bit_equal(value, state.at(name)));
       if (n == 3) CHECK(to.loss(3).get().item() == Approx(loss).epsilon(1e-6));
       StateDict less = state;
-      less.erase("head.module.table");
+      less.erase("head.table");
       CHECK_THAT(error_of([&] { to.net->load_state_dict(less).get(); }).what(),
-                 Contains("head.module.table") && Contains("missing"));
+                 Contains("head.table") && Contains("missing"));
       to.at_rest();
     }
 }
@@ -284,7 +284,7 @@ TEST_CASE("the whole state of replicas is taken by any number of replicas, whate
 TEST_CASE("a part that no replica calls has no gradients") {
   Replicas replicas(2, Shard::all);
   auto& net = *replicas.net;
-  const auto extra = [&] { return replicas.parameters().at("extra.module.weight"); };
+  const auto extra = [&] { return replicas.parameters().at("extra.weight"); };
   const Tensor before = extra();
   optim::Distributed<optim::AdamW> optimizer(net, {.lr = 0.05});
   const auto step_once = [&] {

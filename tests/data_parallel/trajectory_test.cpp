@@ -91,10 +91,9 @@ struct GptOfParts : nn::ModuleActor<GptParts> {
 };
 // Of a parameter of a run.
 std::string name_in_parts(const std::string& name) {
-  if (name == "tok" || name == "pos") return "embedding.module." + name;
-  if (name.starts_with("norm.") || name.starts_with("head.")) return "top.module." + name;
-  const size_t dot = name.find('.');
-  return name.substr(0, dot) + ".module" + name.substr(dot);
+  if (name == "tok" || name == "pos") return "embedding." + name;
+  if (name.starts_with("norm.") || name.starts_with("head.")) return "top." + name;
+  return name;
 }
 
 // Rows as even as they can be, in one pass.

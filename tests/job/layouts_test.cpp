@@ -1,8 +1,10 @@
 // Jobs go on with another number of replicas, another shard, other ranks and stages.
 #include <catch2/catch.hpp>
+#include <regex>
 #include <thread>
 
 #include "data/checkpoint_files.h"
+#include "data/safetensors.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
 #include "troupe/owned_pieces.h"
@@ -202,6 +204,36 @@ TEST_CASE("replicas whose gradients travel compressed go on with what that has l
   }
 }
 
+TEST_CASE("a job goes on from a checkpoint of format 1, in which parameters of parts have other names") {
+  const auto whole = replicas_run({}, 3, Shard::all);
+  const LayoutFolder at;
+  (void)replicas_run(at.first, 3, Shard::all, 4);
+  const int64_t step = datasets::committed_steps(at.first.dir).back();
+  const std::string now = datasets::checkpoint_path(at.first.dir, step);
+  for (const auto& [replicas, shard] : {std::pair(3, Shard::all), std::pair(2, Shard::gradients)}) {
+    const LayoutFolder before;
+    {
+      const datasets::CheckpointFolder folder(before.first.dir);
+      const std::string then = folder.begin(step);
+      auto index = datasets::Checkpoint(now).index();
+      index.format = 1;
+      size_t renamed = 0;
+      for (auto& file : index.files) {
+        datasets::NamedTensors tensors;
+        for (const auto& [name, t] : datasets::read_safetensors(now + "/" + file.name)) {
+          const std::string old = std::regex_replace(name, std::regex("\\.(first|second)\\."), ".$1.module.");
+          renamed += old != name;
+          tensors[old] = t;
+        }
+        file = datasets::write_checkpoint_file(then, file.name, tensors, file.model);
+      }
+      CHECK(renamed > 20);
+      folder.commit(index);
+    }
+    check_end(replicas_run(before.again, size_t(replicas), shard), whole, replicas == 3 ? 0 : 1e-5);
+  }
+}
+
 TEST_CASE("a job on a mesh goes on with other replicas, stages and ranks") {
   struct Dims {
     size_t dp, pp, tp;
@@ -303,5 +335,5 @@ TEST_CASE("a part of the model that no actor has any more, or an optimizer that 
     Job job(*cluster);
     for (const int64_t step : job.steps(kLayoutSteps)) (void)step;
   };
-  CHECK_THAT(error_of(half).what(), Contains("block0.module.down.bias, and no actor of this program"));
+  CHECK_THAT(error_of(half).what(), Contains("block0.down.bias, and no actor of this program"));
 }

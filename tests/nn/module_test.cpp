@@ -111,6 +111,26 @@ TEST_CASE("two members of one name are refused") {
   CHECK_THAT(testing::text_of([&] { net.state_dict(); }), Contains("two members are called \"a\""));
 }
 
+TEST_CASE("what is in a member without a name keeps its names, and such a member is the only one") {
+  struct Around : nn::Module {
+    Outer outer;
+    nn::Linear more{1, 1};
+    bool with_more = false;
+    void members(nn::Members& m) override {
+      m("", outer);
+      with_more ? m("more", more) : m.without(more);
+    }
+  } net;
+  CHECK(names(net.named_parameters()) == names(net.outer.named_parameters()));
+  CHECK(names(net.named_buffers()) == Names{"a.mean"});
+  CHECK(net.state_dict().size() == net.outer.state_dict().size());
+  net.eval();
+  CHECK_FALSE(net.outer.a.fc.training());
+  CHECK(nn::summary(net) == nn::summary(net.outer));
+  net.with_more = true;
+  CHECK_THAT(testing::text_of([&] { net.parameters(); }), Contains("Around has a member without a name"));
+}
+
 TEST_CASE("reset gives the same values for the same seed, and others for layers of one size") {
   nn::Sequential a(nn::Linear(4, 4), nn::Linear(4, 4)), b(nn::Linear(4, 4), nn::Linear(4, 4));
   Generator one(1), again(1);
