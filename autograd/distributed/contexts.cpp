@@ -123,7 +123,9 @@ Future<void> Contexts::forget(uint64_t context, uint64_t below, bool wait) {
     state = std::move(node.mapped());
     if (originator_of(context) == worker_.id()) below = lowest_live();
   }
-  end_passes_(*state, Error(ErrorKind::cancelled, "[backward] the context ended while the pass was running"));
+  if (!state->running().empty())
+    end_passes_(*state,
+                Error(ErrorKind::cancelled, "[backward] the context ended while the pass was running"));
   state->end();
   CallFrameScope neutral({&worker_});  // of the callbacks
   std::vector<Future<Value>> told;

@@ -84,8 +84,10 @@ PromiseBase::PromiseBase(const PromiseBase& o) : core_(o.core_) {
   if (core_) ++core_->writers;
 }
 
+// An error costs more than a small call, so none is made for nobody: a call's value in another form, say,
+// which who waits took from the call itself.
 void PromiseBase::let_go() {
-  if (--core_->writers == 0 && !core_->ready.is_set())
+  if (--core_->writers == 0 && !core_->ready.is_set() && (core_.use_count() > 1 || core_->has_callbacks()))
     core_->fail(Error(ErrorKind::cancelled, "[future] whoever should have given the value has gone"));
   std::destroy_at(&core_);
 }

@@ -136,6 +136,11 @@ uint32_t FutureCore::askers() {
   return readers - ask_for_end();
 }
 
+bool FutureCore::has_callbacks() {
+  std::lock_guard lock(mutex);
+  return !callbacks_.empty();
+}
+
 void FutureCore::goes_elsewhere() {
   std::vector<Callback> hear;
   {

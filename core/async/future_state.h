@@ -113,6 +113,8 @@ class FutureCore {
   bool has_one_asker();
   /// The readers who ask for the result.
   uint32_t askers();
+  /// Whether anything will run when the result comes.
+  bool has_callbacks();
   /// Nobody will ask for the result here: whoever asks for the end hears now that it has come.
   void goes_elsewhere();
   void add_reader() { readers.fetch_add(1, std::memory_order_relaxed); }

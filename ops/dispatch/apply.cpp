@@ -109,13 +109,11 @@ class OpNode final : public PartialNode, public SavesTensors {
   Tensors apply(Tensors&& grads) override { return apply_some(std::move(grads), {}); }
 
   Tensors apply_some(Tensors&& grads, const GradientRequest& request) override {
-    Few in, out;
     SavedList in_store, out_store;
-    {
-      const std::lock_guard lock(saved_lock_);
-      check_held();  // again: a hook may have written, and another thread released
-      in = held(in_, in_store), out = held(out_, out_store);
-    }
+    std::unique_lock lock(saved_lock_);
+    check_held();  // again: a hook may have written, and another thread released
+    Few in = held(in_, in_store), out = held(out_, out_store);
+    lock.unlock();
     bool any = false;
     for (const Tensor& g : grads) any |= g.defined();
     if (!any) return Tensors(specs_.size());
@@ -147,12 +145,10 @@ class OpNode final : public PartialNode, public SavesTensors {
   }
 
   void release_saved() override {
-    SavedList in, out;
-    {
-      const std::lock_guard lock(saved_lock_);
-      released_ = true;
-      in = std::move(in_), out = std::move(out_);
-    }
+    std::unique_lock lock(saved_lock_);
+    released_ = true;
+    SavedList in = std::move(in_), out = std::move(out_);
+    lock.unlock();
     for (SavedTensor& t : in) t.clear();
     for (SavedTensor& t : out) t.clear();
   }
