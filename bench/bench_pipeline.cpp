@@ -115,7 +115,7 @@ int main(int argc, char** argv) {
     for (const int m : {4, 8}) times.as_pipeline("pipeline_step_us", "interleaved", 3, x, m, 15, one);
     for (const int m : {4, 8, 32})
       times.as_pipeline("pipeline_zero_bubble_step_us", "zb-h1", 1, x, m, 15, one);
-    const Tensor large = randn({bench.quick() ? 32 : 256, context, kWidth}, random);
+    const Tensor large = randn({256, context, kWidth}, random);
     const double one_large = times.in_one_process(large, 7);
     for (const int m : {4, 8, 32})
       times.as_pipeline("pipeline_large_step_us", "1f1b", 1, large, m, 7, one_large);

@@ -49,11 +49,11 @@ EXPECTED = {
     "model": [("model_parallel_mlp_step_us", US, {"batch": 64})],
     "ps": [*(("ps_pull_push_per_s", RATE, {"parameters": n, "workers": 2}) for n in (1 << 10, 1 << 20)),
            *(("ps_embedding_lookup_us", US, {"rows": 10**n, "width": 16, "ids": 256}) for n in (4, 5))],  # the largest with --quick
-    "pipeline": [("pipeline_single_step_us", US, {"blocks": 6, "width": 128, "batch": 32, "context": 64}),
+    "pipeline": [("pipeline_single_step_us", US, {"blocks": 6, "width": 128, "batch": 32, "context": 3}),
                  *(("pipeline_step_us", US, {"stages": 2, "chunks": 1, "micro_batches": m}) for m in (1, 4, 8, 32)),
                  *(("pipeline_step_us", US, {"stages": 2, "chunks": 3, "micro_batches": m}) for m in (4, 8)),
                  *(("pipeline_zero_bubble_step_us", US, {"stages": 2, "chunks": 1, "micro_batches": m}) for m in (4, 8, 32)),
-                 ("pipeline_single_step_us", US, {"blocks": 6, "width": 128, "batch": 256, "context": 64}),
+                 ("pipeline_single_step_us", US, {"blocks": 6, "width": 128, "batch": 256, "context": 3}),
                  *(("pipeline_large_step_us", US, {"stages": 2, "chunks": 1, "micro_batches": m}) for m in (4, 8, 32))],
     "chain": [("chain_step_us", US, {"stages": 5, "bytes": n}) for n in (256, 1 << 16, 1 << 20, 1 << 24)],
     "collectives": [("allreduce_us", US, {"kib": k, "ranks": n}) for n in (2, 4) for k in (4, 1024, 25600)],

@@ -102,6 +102,7 @@ int main() {
         say(std::string(name(e.kind())) + " names " + e.worker());
       }
     }
+    (void)dies.wait();  // so that this worker knows of the loss before its end, which would report it
     for (const auto& sum : sums(rest, 100'000))
       say("of the others " + std::to_string(static_cast<int>(sum.get())));
     for (const char* w : {"w0", "w1", "w2"})
