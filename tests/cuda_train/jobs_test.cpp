@@ -98,7 +98,7 @@ bool has_stopped(const std::string& dir, int64_t step) {
 
 }  // namespace
 
-TEST_CASE("a job on GPUs that is stopped goes on with the same bits; checkpoints change nothing") {
+TEST_CASE("a job on GPUs that is stopped goes on with the same bits, and checkpoints change nothing") {
   if (!needs_gpus(1)) return;
   const std::vector<size_t> before = gpu_bytes();
 #ifdef TROUPE_CUDA_SIM
