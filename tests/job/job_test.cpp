@@ -370,20 +370,21 @@ TEST_CASE("a job whose last step cannot be saved does not end well") {
   const testing::Folder folder;
   const std::string run = (folder.path / "run").string();
   const JobLog log;
-  Job job({.dir = run});
+  {
+    Job before({.dir = run});
+    for ([[maybe_unused]] const int64_t step : before.steps(1)) continue;
+  }
+  Job job({.dir = run, .resume = true});  // all that came before is on the disk
   const Error e = error_of([&] {
     for (const int64_t step : job.steps(5)) {
       if (step != 4) continue;
-      while (datasets::committed_steps(run).empty()) std::this_thread::yield();
       fs::rename(run, folder.path / "away");
       std::ofstream(run) << "no folder";
     }
   });
   CHECK(e.kind() == ErrorKind::failed);
-  CHECK_THAT(e.what(),
-             Contains("the loop ends with step 5, which is in no checkpoint of " + run) ||
-                 Contains(run + ": cannot be flushed to the disk"));  // the first, which is made still
-  CHECK(datasets::committed_steps((folder.path / "away").string()) == std::vector<int64_t>{0});
+  CHECK_THAT(e.what(), Contains("the loop ends with step 5, which is in no checkpoint of " + run));
+  CHECK(datasets::committed_steps((folder.path / "away").string()).back() == 1);
 }
 
 TEST_CASE("a second loop has a folder of its own") {
