@@ -5,7 +5,7 @@
 namespace troupe::optim {
 
 /// In a method of an actor, while it waits for values that it begins with: those of another actor that it is
-/// a copy of. Whoever reads or writes its parameters from afar comes after that.
+/// a copy of. Reads and writes of its parameters from afar come after that.
 class FirstValues {
  public:
   FirstValues();
