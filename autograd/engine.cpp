@@ -1,6 +1,7 @@
 // The engine's entries: passes over whole graphs, regions, and gradients of given inputs.
 #include "autograd/engine.h"
 
+#include <map>
 #include <mutex>
 
 #include "autograd/add_gradient.h"
@@ -172,6 +173,12 @@ struct Region::Impl {
   const bool selects, records;
   Pass pass;
   size_t expected = 0;
+  struct Supply {
+    std::vector<Edge> roots;
+    Tensors grads;
+  };
+  std::multimap<uint64_t, Edge, std::greater<>> turns;  // of what has not run; with a root of each
+  std::multimap<uint64_t, Supply, std::greater<>> held;
   explicit Impl(RunOptions options)
       : selects(false), records(options.create_graph), pass(nullptr, &exits, options, nullptr, true) {}
   Impl(RunOptions options, std::vector<Capture> inputs)
@@ -179,6 +186,16 @@ struct Region::Impl {
         selects(true),
         records(options.create_graph),
         pass(&captures, &exits, options, nullptr, true) {}
+
+  /// Whether something that is wanted has a turn before this one.
+  bool waits_for_others(uint64_t turn) {
+    if (pass.has_waiting_steps()) return false;
+    while (!turns.empty() && turns.begin()->first > turn) {
+      if (!selects || pass.leads_on(turns.begin()->second)) return true;
+      turns.erase(turns.begin());
+    }
+    return false;
+  }
 };
 
 Region::Region(RunOptions options) : impl_(std::make_unique<Impl>(options)) {}
@@ -186,21 +203,28 @@ Region::Region(RunOptions options, const std::vector<Edge>& inputs)
     : impl_(std::make_unique<Impl>(options, captures_of(inputs))) {}
 Region::~Region() = default;
 
-std::vector<Node*> Region::expect(const std::vector<Edge>& roots) {
+std::vector<Node*> Region::expect(const std::vector<Edge>& roots, uint64_t turn) {
   for (const Edge& root : roots) impl_->pass.expect(root);
+  if (!roots.empty()) impl_->turns.emplace(turn, roots[0]);
   if (!impl_->selects || impl_->pass.has_waiting_steps()) impl_->pass.check();
   impl_->roots.insert(impl_->roots.end(), roots.begin(), roots.end());
   impl_->expected += roots.size();
   return std::exchange(impl_->exits, {});
 }
 
-void Region::supply(const std::vector<Edge>& roots, Tensors grads, Sink& sink) {
+void Region::supply(const std::vector<Edge>& roots, Tensors grads, Sink& sink, uint64_t turn) {
   if (roots.size() > impl_->expected)
     throw_invalid("[backward] gradients came for a root that none were expected for");
   check_count(roots, grads);
   impl_->expected -= roots.size();
   GradMode mode(impl_->records);
-  impl_->pass.run(roots, std::move(grads), &sink);
+  auto& held = impl_->held;
+  held.emplace(turn, Impl::Supply{roots, std::move(grads)});
+  while (!held.empty() && !impl_->waits_for_others(held.begin()->first)) {
+    auto next = held.extract(held.begin());
+    if (const auto at = impl_->turns.find(next.key()); at != impl_->turns.end()) impl_->turns.erase(at);
+    impl_->pass.run(next.mapped().roots, std::move(next.mapped().grads), &sink);
+  }
 }
 
 void Region::resume(uint32_t ticket, Tensors out, Sink& sink) {

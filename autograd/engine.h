@@ -63,17 +63,23 @@ void run(const std::vector<Edge>& roots, Tensors grads, Sink& sink, RunOptions o
 /// are supplied.
 class Region {
  public:
+  static constexpr uint64_t kFirst = ~uint64_t{0};  ///< the turn before all others
+
   explicit Region(RunOptions options);
   /// Selecting; `inputs` may be none.
   Region(RunOptions options, const std::vector<Edge>& inputs);
   ~Region();
   /// Gradients will come for `roots`. Returns the nodes, newly reached, at which gradients leave the local
   /// graph.
-  std::vector<Node*> expect(const std::vector<Edge>& roots);
+  std::vector<Node*> expect(const std::vector<Edge>& roots, uint64_t turn = kFirst);
   /// They have come: runs what waits for nothing more. `sink` is used in this call only; it hears of every
   /// exit, also of those that no gradient reaches (then its gradients are empty). Throws as run() does; the
   /// region is of no use afterwards.
-  void supply(const std::vector<Edge>& roots, Tensors grads, Sink& sink);
+  ///
+  /// Roots of a lower `turn` (expect() was given it) run after those of higher ones, whichever come first, so
+  /// that sums do not depend on it. What roots are computed from needs lower turns than they have. A region
+  /// with steps that wait takes what comes.
+  void supply(const std::vector<Edge>& roots, Tensors grads, Sink& sink, uint64_t turn = kFirst);
   /// The gradients of the inputs of the step of which Sink::later() heard: runs what waits for nothing more,
   /// as supply() does.
   void resume(uint32_t ticket, Tensors out, Sink& sink);

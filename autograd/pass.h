@@ -227,6 +227,7 @@ class Pass {
   bool waits() const { return waiting_ != 0; }
 
  private:
+  static constexpr uint64_t kExits = uint64_t{1} << 63;
   struct Ready {
     uint64_t sequence;
     uint32_t task;
@@ -309,7 +310,9 @@ class Pass {
     const ReadyNode& task = tasks_[index];
     if (!task.below && !task.captured) return;
     if (task.end == Node::End::leaf) return settle(index);
-    ready_.push_back({task.node->sequence(), index});
+    // Exits first: what leaves is waited for elsewhere.
+    const bool leaves = task.end == Node::End::exit;
+    ready_.push_back({leaves ? kExits | task.node->turn() : task.node->sequence(), index});
     std::push_heap(ready_.begin(), ready_.end());
   }
 

@@ -94,6 +94,7 @@ void ActorCell::post(std::function<void()> job, DispatchTarget where, const char
   at.actor = this;
   at.what = &label_;
   at.seed_stream = &stream_;
+  at.nodes = &nodes_;
   at.device_stream = device_stream_;
   mailbox_->post(make_job([self = shared_from_this(), busy = Traffic::Busy(host_.traffic), at,
                            job = std::move(job), what]() mutable {

@@ -185,6 +185,7 @@ void Invocation::run() {
                         .deadline = deadline_,
                         .call = this,
                         .seed_stream = &cell_->stream(),
+                        .nodes = cell_->nodes(),
                         .device_stream = cell_->device_stream()});
   GradMode mode(call_.grad_enabled);
   if (cancelled()) return fail(not_wanted());

@@ -7,7 +7,9 @@
 namespace troupe::internal::actors {
 
 Suspension::Suspension(std::coroutine_handle<> coroutine)
-    : coroutine_(coroutine), frame_(frame()), grad_(grad_enabled()), cell_(current_cell()) {}
+    : coroutine_(coroutine), frame_(frame()), grad_(grad_enabled()), cell_(current_cell()) {
+  if (!cell_) frame_.nodes = nullptr;  // it goes on on any thread
+}
 
 void Suspension::announce() {
   if (cell_) cell_->add_suspension(weak_from_this());

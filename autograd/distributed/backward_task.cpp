@@ -67,7 +67,7 @@ void BackwardTask::run_exact() {
   region = state->find_region(pass, cell.get());
   if (!region) throw_invalid("[backward] gradients came for a part that none were expected for");
   if (phase == PassPhase::want) return want();
-  region->supply(roots, std::move(grads), *this);
+  region->supply(roots, std::move(grads), *this, entered);
   take_captured();
 }
 
@@ -124,7 +124,7 @@ void BackwardTask::expect() {
                    : std::make_shared<ActorRegion>(how());
   });
   watched = made && !region->inputs().empty();
-  for (Node* node : region->expect(roots)) {
+  for (Node* node : region->expect(roots, entered)) {
     const auto& receive = dynamic_cast<ReceiveNode&>(*node);
     if (selects) state->note_exit(pass, receive.peer(), receive.pair(), {cell, node});
     send_back(*node, {});

@@ -6,6 +6,9 @@
 namespace troupe::autograd {
 namespace {
 
+// ReceiveNode::turn(): answers are in the order of their calls, other messages below them.
+constexpr uint64_t kAnswers = uint64_t{1} << 62;
+
 // The pass whose gradients the message brings; 0: it is another call.
 uint64_t pass_of(const internal::net::Call& call) {
   if (call.method != kBackward.method || call.target.number != 0) return 0;
@@ -61,8 +64,8 @@ internal::net::GradLink Recorder::send_tensors(uint64_t context, WorkerId to, Wo
 }
 
 template <class Tree>
-void Recorder::receive_tensors(uint64_t context, WorkerId from, const internal::net::GradLink& link,
-                               Tree& values) {
+void Recorder::receive_tensors(uint64_t context, WorkerId from, uint64_t turn,
+                               const internal::net::GradLink& link, Tree& values) {
   if (!link.pair) return;
   if (!context) throw_invalid("[autograd] a message with gradients outside any context");
   auto state = contexts_.join(context, from);
@@ -71,7 +74,7 @@ void Recorder::receive_tensors(uint64_t context, WorkerId from, const internal::
   std::vector<Tensor*> tensors;
   visit_tensors(values, [&](Tensor& t) { tensors.push_back(&t); });
   const auto count = static_cast<uint32_t>(link.tensors.size());
-  auto node = make_ref<ReceiveNode>(from, context, link.pair, count, receive_nodes_);
+  auto node = make_ref<ReceiveNode>(from, context, link.pair, turn, count, receive_nodes_);
   for (uint32_t i = 0; i < count; ++i) {
     if (link.tensors[i] >= tensors.size() || !is_floating(tensors[link.tensors[i]]->dtype()))
       throw_invalid("[autograd] a message names a tensor for gradients that it does not have");
@@ -103,7 +106,11 @@ void Recorder::call_not_sent(internal::net::Call& call) { drop_send(call.context
 
 void Recorder::incoming_call(internal::actors::Invocation& invocation) {
   auto& call = invocation.call();
-  receive_tensors(call.context, invocation.from(), call.link, call.args);
+  if (!call.link.pair) return;
+  // Gradients are in the order of what they are the gradients of.
+  const auto* answered = pass_of(call) && call.args.size() > 4 ? call.args[4].get_if<int64_t>() : nullptr;
+  const uint64_t turn = answered ? static_cast<uint64_t>(*answered) : ++last_call_;
+  receive_tensors(call.context, invocation.from(), turn, call.link, call.args);
 }
 
 void Recorder::outgoing_reply(internal::actors::Invocation& invocation, internal::net::Reply& reply) {
@@ -121,7 +128,7 @@ void Recorder::reply_not_sent(internal::actors::Invocation& invocation, internal
 void Recorder::incoming_reply(const internal::actors::CallerState& caller, internal::net::Reply& reply) {
   if (!reply.result.ok() || !reply.link.pair) return;
   Value& value = reply.result.value();
-  receive_tensors(caller.context, caller.to, reply.link, value);
+  receive_tensors(caller.context, caller.to, kAnswers | reply.id, reply.link, value);
 }
 
 }  // namespace troupe::autograd

@@ -34,14 +34,15 @@ class Recorder final : public internal::actors::Interceptor {
   internal::net::GradLink send_tensors(uint64_t context, WorkerId to, WorkerId asked_by, Tree& values,
                                        ContextState::Send send, const char* what);
   template <class Tree>
-  void receive_tensors(uint64_t context, WorkerId from, const internal::net::GradLink& link, Tree& values);
+  void receive_tensors(uint64_t context, WorkerId from, uint64_t turn, const internal::net::GradLink& link,
+                       Tree& values);
   void drop_send(uint64_t context, const internal::net::GradLink& link);
 
   internal::actors::Worker& worker_;
   Contexts& contexts_;
   const LiveCount send_nodes_ = std::make_shared<std::atomic<int64_t>>(0);
   const LiveCount receive_nodes_ = std::make_shared<std::atomic<int64_t>>(0);
-  std::atomic<uint64_t> last_pair_{0};
+  std::atomic<uint64_t> last_pair_{0}, last_call_{0};
 };
 
 }  // namespace troupe::autograd

@@ -49,8 +49,9 @@ class SendNode final : public Node {
 /// `pair` on `peer`.
 class ReceiveNode final : public Node {
  public:
-  ReceiveNode(WorkerId peer, uint64_t context, uint64_t pair, uint32_t tensors, LiveCount live)
-      : peer_(peer), context_(context), pair_(pair), live_(std::move(live)) {
+  /// `turn`: what the message is among others, in an order that does not depend on when they come.
+  ReceiveNode(WorkerId peer, uint64_t context, uint64_t pair, uint64_t turn, uint32_t tensors, LiveCount live)
+      : Node(nullptr), peer_(peer), context_(context), pair_(pair), turn_(turn), live_(std::move(live)) {
     num_inputs_ = tensors;
     ++*live_;
   }
@@ -58,13 +59,14 @@ class ReceiveNode final : public Node {
   Tensors apply(Tensors&&) override { return {}; }
   std::string name() const override { return "Receive"; }
   End end() const override { return End::exit; }
+  uint64_t turn() const override { return turn_; }
   WorkerId peer() const { return peer_; }
   uint64_t context() const { return context_; }
   uint64_t pair() const { return pair_; }
 
  private:
   WorkerId peer_;
-  uint64_t context_, pair_;
+  uint64_t context_, pair_, turn_;
   LiveCount live_;
 };
 

@@ -66,7 +66,8 @@ void TaskRunner::run_outside(std::shared_ptr<BackwardTask> task, DispatchTarget 
   }
   outside_->post(internal::actors::make_job([this, task = std::move(task)]() mutable {
                    {
-                     CallFrameScope scope({.worker = &worker_, .context = task->context});
+                     CallFrameScope scope(
+                         {.worker = &worker_, .context = task->context, .nodes = &outside_nodes_});
                      const TimePoint start = worker_.clock().now();
                      run(*task);
                      task.reset();

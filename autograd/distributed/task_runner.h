@@ -50,6 +50,7 @@ class TaskRunner {
   const TakeReport take_report_;
   std::shared_ptr<internal::actors::Mailbox> outside_;  // of tasks that were recorded outside actors
   internal::actors::DispatchHistory outside_history_;
+  uint64_t outside_nodes_ = uint64_t{1} << 40;  // CallFrame::nodes of outside_: above those of the program
 
   internal::Mutex mutex_;
   std::condition_variable idle_;

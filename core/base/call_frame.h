@@ -60,6 +60,7 @@ struct CallFrame {
   TimePoint deadline = TimePoint::max();  ///< of the call being handled; nested calls inherit it
   FrameSlot<FrameRole::call> call;        ///< being handled, while its method or coroutine runs
   SeedStream* seed_stream = nullptr;      ///< of random numbers: the actor's; null: the program's
+  uint64_t* nodes = nullptr;  ///< how many nodes of graphs were made: by the actor; null: on the thread
   FrameSlot<FrameRole::scope> scope;      ///< gathers the calls made here
   FrameSlot<FrameRole::packed_weights> packed_weights;  ///< in use
   bool callback = false;      ///< on a thread that others wait for: a callback, a service
@@ -70,6 +71,7 @@ struct CallFrame {
     CallFrame f = *this;
     f.call = nullptr;
     f.scope = nullptr;
+    f.nodes = nullptr;
     f.packed_weights = nullptr;
     f.callback = true;
     return f;

@@ -1,5 +1,6 @@
 #include "core/graph/node.h"
 
+#include "core/base/call_frame.h"
 #include "core/base/error.h"
 
 namespace troupe {
@@ -18,7 +19,10 @@ bool grad_enabled() { return tls_grad_enabled; }
 GradMode::GradMode(bool enabled) : before_(tls_grad_enabled) { tls_grad_enabled = enabled; }
 GradMode::~GradMode() { tls_grad_enabled = before_; }
 
-Node::Node() : sequence_(tls_sequence++) {}
+Node::Node() {
+  uint64_t* const of_actor = frame().nodes;
+  sequence_ = of_actor ? ++*of_actor : ++tls_sequence;
+}
 
 void Node::add_hook(uint32_t result, Hook hook) { hooks_.emplace_back(result, std::move(hook)); }
 

@@ -17,8 +17,8 @@ using Edges = SmallVector<Edge, 2>;
 /// Turns the gradients of a step's results into the gradients of its inputs.
 ///
 /// `next(i)` says where the gradient of input i goes. Nodes form an acyclic graph held from the results
-/// towards the leaves. `sequence` grows with creation on one thread; the engine runs later nodes first. A
-/// node's `apply` runs on one thread at a time: the engine of the pass that reached it.
+/// towards the leaves. `sequence` grows with creation in one actor, or on one thread outside actors; the
+/// engine runs later nodes first. A node's `apply` runs on one thread at a time: the engine of the pass that reached it.
 class Node : public RefCounted {
  public:
   Node();
@@ -37,6 +37,8 @@ class Node : public RefCounted {
     later,  ///< a WaitingRule: its gradients come later, from elsewhere
   };
   virtual End end() const { return End::none; }
+  /// Among exits: those of higher turns leave first.
+  virtual uint64_t turn() const { return 0; }
   /// Why the gradients of its results are less than a reader would take them for, so that neither hooks nor
   /// grad() may look at them; null: they are whole.
   virtual const char* partial() const { return nullptr; }
@@ -61,6 +63,8 @@ class Node : public RefCounted {
  protected:
   /// Releases long chains without recursion: 100,000 nodes do not overflow the stack.
   void destroy() override;
+  /// Older than all others.
+  explicit Node(std::nullptr_t) : sequence_(0) {}
   uint32_t num_inputs_ = 1;
 
  private:

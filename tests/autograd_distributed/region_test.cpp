@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include <map>
+#include <optional>
 #include <set>
 
 #include "autograd/add_gradient.h"
@@ -32,12 +33,12 @@ struct Model {
     Tensor here;
     size_t site;
   };
-  Model(uint64_t seed, bool cut) {
+  Model(uint64_t seed, bool cut, double step = 1) {
     Generator random(seed);
     const size_t sites = 2 + random.below(3), count = 1 + random.below(random.below(2) ? 3 : 30);
     auto pick = [&](size_t n) { return static_cast<size_t>(random.below(n)); };
     for (size_t i = 0; i < 4; ++i) {
-      leaves.push_back(leaf(1 + static_cast<double>(pick(3))));
+      leaves.push_back(leaf(1 + step * static_cast<double>(pick(3))));
       values.push_back({leaves.back(), pick(sites)});
     }
     for (size_t i = 0; i < count; ++i) {
@@ -59,7 +60,7 @@ struct Model {
     }
     for (size_t i = 0; i < 1 + pick(3); ++i) {  // roots, where the pass starts
       roots.push_back(fetch(values.size() - 1 - pick(5), 0, cut));
-      grads.push_back(scalar(1 + static_cast<double>(pick(3))));
+      grads.push_back(scalar(1 + step * static_cast<double>(pick(3))));
     }
   }
   // One message for each use: several pairs may leave one value.
@@ -70,7 +71,7 @@ struct Model {
         {Ref<SendNode>(new SendNode(0, pair, {values[i].here.gradient_edge()}, {{DType::float64, {}}}, live)),
          values[i].site});
     Tensor t = values[i].here.detach().clone_data();
-    t.set_grad_fn({make_ref<ReceiveNode>(0, 0, pair, 1, live), 0});
+    t.set_grad_fn({make_ref<ReceiveNode>(0, 0, pair, pair, 1, live), 0});
     return t;
   }
   LiveCount live = std::make_shared<std::atomic<int64_t>>(0);
@@ -132,7 +133,7 @@ TEST_CASE("an exact pass over a graph cut in pieces has the gradients of the who
     go_on(region(0).expect(edges_of(cut)));
     while (!wave.empty()) {
       const uint64_t pair = take_any(wave, random);
-      go_on(region(cut.sends[pair].second).expect({{cut.sends[pair].first, 0}}));
+      go_on(region(cut.sends[pair].second).expect({{cut.sends[pair].first, 0}}, pair));
     }
     // The gradients.
     region(0).supply(edges_of(cut), cut.grads, sink);
@@ -141,7 +142,7 @@ TEST_CASE("an exact pass over a graph cut in pieces has the gradients of the who
       auto [pair, grads] = take_any(sink.out, random);
       REQUIRE(arrived.insert(pair).second);
       grads.resize(1);
-      region(cut.sends[pair].second).supply({{cut.sends[pair].first, 0}}, std::move(grads), sink);
+      region(cut.sends[pair].second).supply({{cut.sends[pair].first, 0}}, std::move(grads), sink, pair);
     }
     REQUIRE(arrived == reached);
     for (auto& [site, r] : regions) REQUIRE(r.done());
@@ -214,8 +215,9 @@ TEST_CASE("a selecting pass over a graph cut in pieces gives the gradients of it
     };
     go_on(0, region(0).expect(edges_of(cut)));
     while (!wave.empty()) {
-      const auto& [send, site] = cut.sends[take_any(wave, random)];
-      go_on(site, region(site).expect({{send, 0}}));
+      const uint64_t pair = take_any(wave, random);
+      const auto& [send, site] = cut.sends[pair];
+      go_on(site, region(site).expect({{send, 0}}, pair));
     }
     // Back from the inputs.
     std::set<uint64_t> wanted;
@@ -238,7 +240,7 @@ TEST_CASE("a selecting pass over a graph cut in pieces gives the gradients of it
       auto [pair, grads] = take_any(sink.out, random);
       REQUIRE(arrived.insert(pair).second);
       grads.resize(1);
-      region(cut.sends[pair].second).supply({{cut.sends[pair].first, 0}}, std::move(grads), sink);
+      region(cut.sends[pair].second).supply({{cut.sends[pair].first, 0}}, std::move(grads), sink, pair);
     }
     REQUIRE(arrived == wanted);
     found += !arrived.empty();
@@ -253,6 +255,54 @@ TEST_CASE("a selecting pass over a graph cut in pieces gives the gradients of it
   }
   CHECK(found > 100);
   CHECK(pruned > 100);
+}
+
+TEST_CASE("an exact pass has the same bits, whatever comes first") {
+  // What each site has of each leaf, after gradients came in random order.
+  const auto sums_of = [](uint64_t seed, uint64_t order) {
+    Model m(seed, true, 0.1);
+    Generator random(order);
+    struct Sink : Sums {
+      using Sums::Sums;
+      void accumulate(const Tensor& l, const Tensor& grad) override { add_gradient(at[{site, l.impl()}], grad); }
+      std::map<std::pair<size_t, const TensorImpl*>, Tensor> at;
+      size_t site = 0;
+    } sink(m);
+    std::map<size_t, Region> regions;
+    const auto region = [&](size_t site) -> Region& {
+      return regions.try_emplace(site, RunOptions{}).first->second;
+    };
+    std::vector<Node*> wave = region(0).expect(edges_of(m));
+    while (!wave.empty()) {
+      const auto pair = static_cast<ReceiveNode*>(take_any(wave, random))->pair();
+      const auto& [send, site] = m.sends[pair];
+      for (Node* exit : region(site).expect({{send, 0}}, pair)) wave.push_back(exit);
+    }
+    region(0).supply(edges_of(m), m.grads, sink);
+    while (!sink.out.empty()) {
+      auto [pair, grads] = take_any(sink.out, random);
+      grads.resize(1);
+      sink.site = m.sends[pair].second;
+      region(sink.site).supply({{m.sends[pair].first, 0}}, std::move(grads), sink, pair);
+    }
+    for (auto& [site, r] : regions) REQUIRE(r.done());
+    std::vector<std::optional<double>> out;
+    for (size_t site = 0; site < 5; ++site)
+      for (const Tensor& l : m.leaves) {
+        const auto found = sink.at.find({site, l.impl()});
+        out.push_back(found == sink.at.end() ? std::nullopt : std::optional(found->second.item()));
+      }
+    return out;
+  };
+  int several = 0;
+  for (uint64_t seed = 0; seed < 1500; ++seed) {
+    INFO("seed " << seed);
+    Model m(seed, true);
+    if (!std::all_of(m.roots.begin(), m.roots.end(), [](const Tensor& t) { return t.requires_grad(); })) continue;
+    several += m.sends.size() > 2;
+    REQUIRE(sums_of(seed, 2 * seed) == sums_of(seed, 2 * seed + 1));
+  }
+  CHECK(several > 400);
 }
 
 TEST_CASE("a region refuses gradients that it does not expect") {
