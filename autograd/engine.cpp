@@ -205,7 +205,7 @@ Region::~Region() = default;
 
 std::vector<Node*> Region::expect(const std::vector<Edge>& roots, uint64_t turn) {
   for (const Edge& root : roots) impl_->pass.expect(root);
-  if (!roots.empty()) impl_->turns.emplace(turn, roots[0]);
+  if (turn != kFirst && !roots.empty()) impl_->turns.emplace(turn, roots[0]);
   if (!impl_->selects || impl_->pass.has_waiting_steps()) impl_->pass.check();
   impl_->roots.insert(impl_->roots.end(), roots.begin(), roots.end());
   impl_->expected += roots.size();
@@ -218,6 +218,7 @@ void Region::supply(const std::vector<Edge>& roots, Tensors grads, Sink& sink, u
   check_count(roots, grads);
   impl_->expected -= roots.size();
   GradMode mode(impl_->records);
+  if (turn == kFirst) return impl_->pass.run(roots, std::move(grads), &sink);
   auto& held = impl_->held;
   held.emplace(turn, Impl::Supply{roots, std::move(grads)});
   while (!held.empty() && !impl_->waits_for_others(held.begin()->first)) {

@@ -63,7 +63,7 @@ void run(const std::vector<Edge>& roots, Tensors grads, Sink& sink, RunOptions o
 /// are supplied.
 class Region {
  public:
-  static constexpr uint64_t kFirst = ~uint64_t{0};  ///< the turn before all others
+  static constexpr uint64_t kFirst = ~uint64_t{0};  ///< without a turn: waits for nobody, nor anybody for it
 
   explicit Region(RunOptions options);
   /// Selecting; `inputs` may be none.

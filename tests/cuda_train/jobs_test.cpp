@@ -1,11 +1,10 @@
 // Jobs whose models lie on GPUs: snapshots share their memory while training goes on, or the host has them.
 #include <functional>
-#include <thread>
 
 #include "core/graph/copy_on_write.h"
-#include "data/checkpoint_files.h"
 #include "tests/cuda_train/runs.h"
 #include "tests/support/folder.h"
+#include "tests/support/stopped_run.h"
 #include "troupe/job.h"
 #include "troupe/snapshot_room.h"
 #ifdef TROUPE_CUDA_SIM
@@ -81,21 +80,6 @@ void same_as(const GpuEnd& got, const GpuEnd& whole) {
     }
 }
 
-int64_t newest(const std::string& dir) {
-  const auto steps = datasets::committed_steps(dir);
-  return steps.empty() ? -1 : steps.back();
-}
-
-// From step 4 on, once there is a checkpoint of training. Steps are too fast for the disk.
-bool has_stopped(const std::string& dir, int64_t step) {
-  if (step == 0) return false;
-  while (newest(dir) < 0) std::this_thread::yield();
-  std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  for (int i = 0; step >= 4 && newest(dir) == 0 && i < 1000; ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  return step >= 4 && newest(dir) > 0;
-}
-
 }  // namespace
 
 TEST_CASE("a job on GPUs that is stopped goes on with the same bits, and checkpoints change nothing") {
@@ -117,9 +101,9 @@ TEST_CASE("a job on GPUs that is stopped goes on with the same bits, and checkpo
     const Checkpoints all{(folder.path / "all").string(), false, 1, 2},
         first{(folder.path / "run").string(), false, 1, 2}, again{first.dir, true, 1, 2};
     same_as(gpu_run(all), whole);
-    CHECK(newest(all.dir) == kSteps);
-    (void)gpu_run(first, [&](int64_t step) { return has_stopped(first.dir, step); });
-    const int64_t from = newest(first.dir);
+    CHECK(testing::newest_step(all.dir) == kSteps);
+    (void)gpu_run(first, [&](int64_t step) { return testing::has_stopped(first.dir, step, 4); });
+    const int64_t from = testing::newest_step(first.dir);
     CHECK((from > 0 && from < kSteps));
     const GpuEnd resumed = gpu_run(again);
     CHECK(std::ssize(resumed.losses) == kSteps - from);
@@ -187,7 +171,7 @@ TEST_CASE("checkpoints do not take the memory that training needs") {
   sim_cuda::set_memory(before + (size_t{22} << 20));
   const Folder folder;
   same_as(gpu_run({(folder.path / "run").string(), false, 1, 2}, {}, kWidth), whole);
-  CHECK(newest((folder.path / "run").string()) == kSteps);
+  CHECK(testing::newest_step((folder.path / "run").string()) == kSteps);
   sim_cuda::set_memory(size_t{8} << 30);
 }
 #endif

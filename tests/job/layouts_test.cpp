@@ -3,12 +3,12 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <regex>
-#include <thread>
 
 #include "data/checkpoint_files.h"
 #include "data/safetensors.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
+#include "tests/support/stopped_run.h"
 #include "troupe/owned_pieces.h"
 #include "troupe/pipeline.h"
 #include "troupe/replicas.h"
@@ -91,20 +91,6 @@ struct LayoutFolder {
   Checkpoints first{(folder.path / "run").string(), false, 1, 8}, again{first.dir, true, 0, 2};
 };
 
-// Once there is a checkpoint of training. Steps are too fast for the disk.
-bool has_stopped(const Checkpoints& checkpoints, int64_t step, int64_t stop) {
-  if (stop == kLayoutSteps || step == 0) return false;
-  const auto newest = [&] {
-    const auto steps = datasets::committed_steps(checkpoints.dir);
-    return steps.empty() ? -1 : steps.back();
-  };
-  while (newest() < 0) std::this_thread::yield();
-  std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  for (int i = 0; step >= stop && newest() == 0 && i < 1000; ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  return step >= stop && newest() > 0;
-}
-
 Losses replicas_run(const Checkpoints& checkpoints, size_t n, Shard shard, int64_t stop = kLayoutSteps,
                     const parallel::Compression& compression = {}) {
   manual_seed(3);
@@ -119,7 +105,7 @@ Losses replicas_run(const Checkpoints& checkpoints, size_t n, Shard shard, int64
   Losses losses;
   Job job(*cluster);
   for (const int64_t step : job.steps(kLayoutSteps)) {
-    if (has_stopped(checkpoints, step, stop)) break;
+    if (stop < kLayoutSteps && testing::has_stopped(checkpoints.dir, step, stop)) break;
     autograd::Context context(*cluster);
     const Tensor loss =
         net.mean<&LayoutReplica::loss>(split(layout_rows(step, 5)), split(layout_rows(step, 3))).get();
@@ -142,7 +128,7 @@ Losses mesh_run(const Checkpoints& checkpoints, size_t dp, size_t pp, size_t tp,
   Losses losses;
   Job job(*cluster);
   for (const int64_t step : job.steps(kLayoutSteps)) {
-    if (has_stopped(checkpoints, step, stop)) break;
+    if (stop < kLayoutSteps && testing::has_stopped(checkpoints.dir, step, stop)) break;
     autograd::Context context(*cluster);
     losses[step] = train.step(Value(layout_rows(step, 4)), Value(ops::tanh(layout_rows(step, 4)))).loss;
     optimizer.step(context);

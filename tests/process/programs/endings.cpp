@@ -29,17 +29,19 @@ struct Hopper : Actor {
   }
   Task<void> never() { return wait(promise.future()); }
   static Task<void> wait(Future<void> future) { co_await future; }
-  // Until the process ends.
+  void spins() { promise.set(); }
+  // Until the process ends; `next` is told.
   void spin() {
     std::printf("spinning\n");
     std::fflush(stdout);
+    next.tell<&Hopper::spins>();
     for (volatile bool go_on = true; go_on;) std::this_thread::yield();
   }
   RRef<Hopper> next;
   Promise<void> promise;
   static constexpr auto remote =
       methods<&Hopper::meet, &Hopper::hop, &Hopper::pid, &Hopper::never, &Hopper::say_and_die,
-              blocking<&Hopper::spin>, blocking<&Hopper::fails_on_thread>>;
+              &Hopper::spins, blocking<&Hopper::spin>, blocking<&Hopper::fails_on_thread>>;
 };
 
 struct Broken : Actor {
@@ -81,6 +83,7 @@ int main(int argc, char** argv) {
         if (mode == "thread") Hopper::fail_on_thread();
         if (mode == "thread-there") all[1].call<&Hopper::fails_on_thread>().get();
         if (mode == "thread-forgotten") std::thread([] {});
+        if (mode == "spin-and-fail") all[0].call<&Hopper::never>().get();  // it ends: spin() has begun
         if (mode == "spin-and-fail") throw std::runtime_error("the driver has had enough");
         if (mode == "never" || mode == "kill" || mode == "stop") kept.push_back(last.call<&Hopper::never>());
         if (mode != "kill" && mode != "stop" && mode != "tells") return;
