@@ -30,11 +30,11 @@ struct Hopper : Actor {
   Task<void> never() { return wait(promise.future()); }
   static Task<void> wait(Future<void> future) { co_await future; }
   void spins() { promise.set(); }
-  // Until the process ends; `next` is told.
+  // Until the process ends; `next` is told, if there is one.
   void spin() {
     std::printf("spinning\n");
     std::fflush(stdout);
-    next.tell<&Hopper::spins>();
+    if (next) next.tell<&Hopper::spins>();
     for (volatile bool go_on = true; go_on;) std::this_thread::yield();
   }
   RRef<Hopper> next;
