@@ -69,7 +69,7 @@ void cancels(RRef<Hop> a, RRef<Hop> b) {
   const auto inside = [&] { return a.call<&Hop::count>().get() + b.call<&Hop::count>().get(); };
   auto dropped = a.with_timeout(Duration(0)).call<&Hop::along>(std::vector{b, a, b});
   auto late = b.with_timeout(std::chrono::seconds(1)).call<&Hop::along>(std::vector{a});
-  until([&] { return inside() >= 5; });
+  until([&] { return inside() >= (late.is_ready() ? 4 : 5); });  // on a loaded machine it has ended by then
   dropped = {};
   until([&] { return inside() == 0; });
   say(std::string("late ") + std::string(name(late.wait().error().kind())));
