@@ -12,7 +12,7 @@ namespace {
 
 struct Net {
   static nn::Sequential make() {
-    return nn::Sequential(Dense(0), nn::ReLU(), Dense(1), nn::Tanh(), Dense(2), Dense(3));
+    return nn::Sequential{Dense(0), nn::ReLU(), Dense(1), nn::Tanh(), Dense(2), Dense(3)};
   }
   static Tensor loss(const Tensor& output, const Tensor& target) { return mse_loss(output, target); }
 };
@@ -63,7 +63,7 @@ TEST_CASE("balanced cuts make the largest stage as small as can be") {
 TEST_CASE("layers are balanced by their bytes, or by the time that they take") {
   nn::Sequential wide(nn::Linear(4, 4), nn::Linear(4, 4), nn::Linear(4, 100), nn::Linear(100, 4), nn::ReLU());
   CHECK(balance_by_size(wide, 2) == Cuts{3});
-  nn::Sequential slow(Dense(0), Dense(1), Dense(2), Slow());
+  nn::Sequential slow{Dense(0), Dense(1), Dense(2), Slow()};
   CHECK(balance_by_time(slow, wave({8, kWidth}, 0), 2) == Cuts{3});
   for (const auto& [name, p] : slow.named_parameters()) CHECK_FALSE(p.grad().defined());
 }
