@@ -76,9 +76,9 @@ class Region {
   /// exit, also of those that no gradient reaches (then its gradients are empty). Throws as run() does; the
   /// region is of no use afterwards.
   ///
-  /// Roots of a lower `turn` (expect() was given it) run after those of higher ones, whichever come first, so
-  /// that sums do not depend on it. What roots are computed from needs lower turns than they have. A region
-  /// with steps that wait takes what comes.
+  /// Roots run in falling order of `turn`, which expect() was given, whichever come first: so sums have the
+  /// same bits each time. A root needs a higher turn than the roots that it was computed from. A region with
+  /// steps that wait runs roots as they come.
   void supply(const std::vector<Edge>& roots, Tensors grads, Sink& sink, uint64_t turn = kFirst);
   /// The gradients of the inputs of the step of which Sink::later() heard: runs what waits for nothing more,
   /// as supply() does.

@@ -53,6 +53,7 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   const ActorType& type() const { return type_; }
   /// What the actor's random numbers come from: current while its constructor and methods run.
   SeedStream& stream() { return stream_; }
+  /// CallFrame::nodes, while the actor runs.
   uint64_t* nodes() { return &nodes_; }
   StreamId device_stream() const { return device_stream_; }
   /// Position of a method among the type's and then the worker's actor methods; kUnknown if there is none.
@@ -96,7 +97,7 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   const ObjectId id_;
   const ActorType& type_;
   SeedStream stream_;
-  uint64_t nodes_ = 0;  // CallFrame::nodes
+  uint64_t nodes_ = 0;
   const StreamId device_stream_ = next_device_stream();
   const std::string path_;
   std::string label_;

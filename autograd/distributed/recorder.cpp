@@ -66,7 +66,6 @@ internal::net::GradLink Recorder::send_tensors(uint64_t context, WorkerId to, Wo
 template <class Tree>
 void Recorder::receive_tensors(uint64_t context, WorkerId from, uint64_t turn,
                                const internal::net::GradLink& link, Tree& values) {
-  if (!link.pair) return;
   if (!context) throw_invalid("[autograd] a message with gradients outside any context");
   auto state = contexts_.join(context, from);
   if (from != worker_.id()) state->add_peer(from);
@@ -107,7 +106,7 @@ void Recorder::call_not_sent(internal::net::Call& call) { drop_send(call.context
 void Recorder::incoming_call(internal::actors::Invocation& invocation) {
   auto& call = invocation.call();
   if (!call.link.pair) return;
-  // Gradients are in the order of what they are the gradients of.
+  // A message of gradients has the turn of the send node that it is for.
   const auto* answered = pass_of(call) && call.args.size() > 4 ? call.args[4].get_if<int64_t>() : nullptr;
   const uint64_t turn = answered ? static_cast<uint64_t>(*answered) : ++last_call_;
   receive_tensors(call.context, invocation.from(), turn, call.link, call.args);
