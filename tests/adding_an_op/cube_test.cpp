@@ -4,7 +4,8 @@
 #include "autograd/engine.h"
 #include "ops/ops.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 TEST_CASE("the operator that the guide adds works", "[ops]") {
@@ -18,4 +19,3 @@ TEST_CASE("the operator that the guide adds works", "[ops]") {
 }
 
 }  // namespace
-}  // namespace troupe

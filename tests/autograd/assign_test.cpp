@@ -32,13 +32,13 @@ static_assert(!Assigns<Tensor>);  // a copy
 static_assert(!std::is_assignable_v<Tensor&, int> && std::is_assignable_v<Tensor, int>);
 static_assert(std::is_nothrow_move_constructible_v<Tensor> && std::is_nothrow_move_assignable_v<Tensor>);
 
-Tensor zeros() { return zeros({2, 3}, float64); }
+Tensor blank() { return zeros({2, 3}, float64); }
 Doubles list(const Tensor& t) { return t.to_vector<double>(); }
 
 }  // namespace
 
 TEST_CASE("assignment to a view writes to the tensor") {
-  const Tensor y = tensor({1, 2, 3}, float64), x = zeros();
+  const Tensor y = tensor({1, 2, 3}, float64), x = blank();
   x.select(0, 0) = y;
   CHECK(list(x) == Doubles{1, 2, 3, 0, 0, 0});
   x.slice(0, 1, 2) = y;  // broadcast
@@ -58,7 +58,7 @@ TEST_CASE("assignment to a view writes to the tensor") {
 }
 
 TEST_CASE("assignment of a number to a view fills it") {
-  const Tensor x = zeros(), whole = zeros({3}, int64);
+  const Tensor x = blank(), whole = zeros({3}, int64);
   x.select(0, 0) = 1;
   x.index({1, Slice(1, None)}) = 2.5;
   x.index({1, 0}) = true;
@@ -94,7 +94,7 @@ TEST_CASE("assignment to a view is recorded as copy_ is") {
 
 TEST_CASE("a buffer gets its history from what is assigned to its views") {
   Tensor w = tensor({1, 2, 3}, float64).requires_grad_();
-  const Tensor buffer = zeros();
+  const Tensor buffer = blank();
   buffer.select(0, 1) = w * 2;
   CHECK(buffer.requires_grad());
   autograd::backward(buffer.square().sum());
@@ -102,7 +102,7 @@ TEST_CASE("a buffer gets its history from what is assigned to its views") {
 }
 
 TEST_CASE("what copy_ refuses, assignment to a view refuses, and so what would be lost") {
-  Tensor w = zeros().requires_grad_();
+  Tensor w = blank().requires_grad_();
   CHECK_THAT(invalid_text([&] { w.select(0, 0) = 1; }),
              Contains("is a view of a leaf that requires a gradient"));
   CHECK_THAT(invalid_text([&] { w.index({0}) = w.detach().select(0, 1); }), Contains("[copy_]"));
@@ -111,7 +111,7 @@ TEST_CASE("what copy_ refuses, assignment to a view refuses, and so what would b
     w.index({0}) = 2;
   }
   CHECK(list(w.detach()) == Doubles{2, 2, 2, 0, 0, 0});
-  const Tensor x = zeros(), mask = x.eq(0);
+  const Tensor x = blank(), mask = x.eq(0);
   CHECK_THAT(invalid_text([&] { x.select(0, 0) = zeros({2}); }), Contains("[copy_] shapes"));
   CHECK_THAT(invalid_text([&] { x.select(0, 0) = Tensor(); }), Contains("undefined"));
   CHECK_THAT(invalid_text([&] { Tensor() = x; }), Contains("undefined"));
@@ -122,7 +122,7 @@ TEST_CASE("what copy_ refuses, assignment to a view refuses, and so what would b
 }
 
 TEST_CASE("assignment to a variable gives it the other handle") {
-  const Tensor a = zeros(), b = zeros();
+  const Tensor a = blank(), b = blank();
   Tensor x = a, y = b;
   x = b;
   CHECK(x.is_same(b));

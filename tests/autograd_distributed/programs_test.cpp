@@ -13,7 +13,9 @@
 #include "tests/support/nothing_left.h"
 #include "troupe/troupe.h"
 
-namespace troupe::testing {
+using namespace troupe;
+using namespace troupe::testing;
+
 namespace {
 
 // `inputs` belong to the names of the statement's tensors, in order.
@@ -71,4 +73,3 @@ TEST_CASE("random programs whose statements run on three actors give what PyTorc
 }
 
 }  // namespace
-}  // namespace troupe::testing

@@ -4,7 +4,8 @@
 #include <catch2/catch.hpp>
 #include <map>
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using Files = std::map<std::string, std::string>;
@@ -102,4 +103,3 @@ TEST_CASE("both versions at once: the least, files that are missing or say nothi
 }
 
 }  // namespace
-}  // namespace troupe

@@ -9,7 +9,8 @@
 #include "core/tensor/elements.h"
 #include "tests/support/error_of.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 // Value of sign, exponent and fraction by the definition of IEEE 754.
@@ -135,4 +136,3 @@ TEST_CASE("tensors of the half dtypes are made, read and converted", "[half]") {
 }
 
 }  // namespace
-}  // namespace troupe

@@ -9,7 +9,8 @@
 #include "core/tensor/elements.h"
 #include "tests/support/error_of.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using Catch::Contains;
@@ -98,4 +99,3 @@ TEST_CASE("int32 and uint8 are stored, copied and read") {
 }
 
 }  // namespace
-}  // namespace troupe

@@ -14,7 +14,8 @@
 #include "tests/support/error_of.h"
 #include "tests/support/sim_cuda/sim.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using testing::needs_gpus, testing::SharedBy;
@@ -199,5 +200,4 @@ TEST_CASE("work on a device waits for nothing") {
 }
 
 }  // namespace
-}  // namespace troupe
 #endif

@@ -8,7 +8,8 @@
 #include "tests/cuda/kernels.h"
 #include "tests/support/error_of.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using testing::needs_gpus, testing::SharedBy;
@@ -79,4 +80,3 @@ TEST_CASE("a launch that no device can do says what it was") {
 }
 
 }  // namespace
-}  // namespace troupe

@@ -9,7 +9,8 @@
 #include "tests/cuda/gpus.h"
 #include "tests/support/error_of.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using testing::needs_gpus;
@@ -246,4 +247,3 @@ TEST_CASE("a device has a name, a number and errors that say so") {
 }
 
 }  // namespace
-}  // namespace troupe

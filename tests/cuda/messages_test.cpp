@@ -20,7 +20,8 @@
 #include "tests/support/sim_cuda/sim.h"
 #endif
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 namespace net = internal::net;
@@ -225,4 +226,3 @@ TEST_CASE("without pinned memory a message is whole before it is sent") {
 #endif
 
 }  // namespace
-}  // namespace troupe

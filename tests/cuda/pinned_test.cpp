@@ -12,7 +12,8 @@
 #include "tests/support/sim_cuda/sim.h"
 #endif
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using testing::needs_gpus, testing::gpu0;
@@ -109,4 +110,3 @@ TEST_CASE("a system that gives no pinned memory is told so by null") {
 #endif
 
 }  // namespace
-}  // namespace troupe

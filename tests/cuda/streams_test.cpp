@@ -12,7 +12,8 @@
 #include "tests/cuda/gpus.h"
 #include "tests/support/sim_cuda/sim.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using testing::needs_gpus;
@@ -225,4 +226,3 @@ TEST_CASE("who waits for a tensor that left does not wait for what its stream do
 #endif
 
 }  // namespace
-}  // namespace troupe

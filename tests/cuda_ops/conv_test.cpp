@@ -7,7 +7,8 @@
 #include "tests/cuda/gpus.h"
 #include "tests/support/near.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using testing::gpu0;
@@ -53,4 +54,3 @@ TEST_CASE("groups, steps, padding and dilation") {
 }
 
 }  // namespace
-}  // namespace troupe

@@ -12,7 +12,8 @@
 #include "tests/support/operator_passes.h"
 #include "tests/support/sim_cuda/sim.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using ops::Op, ops::Sample;
@@ -131,4 +132,3 @@ TEST_CASE("an index that is out of range stops the device") {
 #endif
 
 }  // namespace
-}  // namespace troupe

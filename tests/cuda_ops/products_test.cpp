@@ -11,7 +11,8 @@
 #include "tests/support/near.h"
 #include "tests/support/sim_cuda/sim.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using testing::difference, testing::needs_gpus;
@@ -185,4 +186,3 @@ TEST_CASE("a product with wrong memory or a wrong layout is found") {
 #endif
 
 }  // namespace
-}  // namespace troupe

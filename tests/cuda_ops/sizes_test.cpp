@@ -11,7 +11,8 @@
 #include "tests/support/near.h"
 #include "tests/support/sim_cuda/sim.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using testing::difference, testing::needs_gpus;
@@ -183,4 +184,3 @@ TEST_CASE("long lines are sorted as short ones: stably, with NaN as the largest"
 }
 
 }  // namespace
-}  // namespace troupe

@@ -59,7 +59,7 @@ TEST_CASE("a distributed backward pass goes through devices, in both modes") {
     const auto a = cluster->spawn<Half>(1, int64_t{0}, std::string("null:0"));
     const auto b = cluster->spawn<Half>(2, int64_t{1}, std::string("null:1"));
     optim::Distributed<optim::AdamW> steps({a, b}, {.lr = 0.1});
-    Whole whole(2);
+    WholeModel whole(2);
     Tensors parameters;
     for (auto& layer : whole.layers)
       for (const Tensor& p : layer->parameters()) parameters.push_back(p);
@@ -91,7 +91,7 @@ TEST_CASE("a distributed backward pass goes through devices, in both modes") {
 TEST_CASE("a pipeline has a stage on the CPU and one on the null device") {
   install_null_device();
   const Tensor x = wave({8, kWidth}, 1), y = wave({8, kWidth}, 2);
-  Whole whole(2);
+  WholeModel whole(2);
   const double loss = whole.backward(x, y);
   Fixture f(2);
   nn::remote_to(f.blocks[1], "null:0").get();

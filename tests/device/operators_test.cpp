@@ -9,7 +9,8 @@
 #include "tests/support/null_device.h"
 #include "tests/support/operator_passes.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using ops::Op;
@@ -117,4 +118,3 @@ TEST_CASE("errors of devices name them") {
 }
 
 }  // namespace
-}  // namespace troupe

@@ -10,7 +10,8 @@
 #include "tests/support/error_of.h"
 #include "tests/support/null_device.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using testing::null0, testing::text_of;
@@ -56,4 +57,3 @@ TEST_CASE("a function of a program computes where its arguments are, with both d
 }
 
 }  // namespace
-}  // namespace troupe

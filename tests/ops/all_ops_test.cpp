@@ -9,7 +9,8 @@
 #include "tests/support/operator_passes.h"
 #include "tests/support/received.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using ops::Op;
@@ -91,4 +92,3 @@ TEST_CASE("every operator has a line of text and a name for each input") {
 }
 
 }  // namespace
-}  // namespace troupe

@@ -9,7 +9,8 @@
 #include "ops/ops.h"
 #include "tests/support/error_of.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using Catch::Contains;
@@ -240,4 +241,3 @@ TEST_CASE("operators on numbers and members read like arithmetic") {
 }
 
 }  // namespace
-}  // namespace troupe

@@ -9,7 +9,8 @@
 #include "tests/support/error_of.h"
 #include "tests/support/near.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using testing::difference;
@@ -180,4 +181,3 @@ TEST_CASE("wrong shapes for attention are refused by name") {
 }
 
 }  // namespace
-}  // namespace troupe

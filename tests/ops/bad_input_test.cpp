@@ -9,7 +9,8 @@
 #include "ops/ops.h"
 #include "tests/support/near.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using ops::AttrValue, ops::Attrs, ops::Op, ops::Sample;
@@ -129,4 +130,3 @@ TEST_CASE("wrong inputs and attributes are errors by name, and leave everything 
 }
 
 }  // namespace
-}  // namespace troupe

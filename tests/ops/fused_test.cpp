@@ -6,7 +6,8 @@
 #include "ops/ops.h"
 #include "tests/support/near.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using testing::difference;
@@ -84,4 +85,3 @@ TEST_CASE("one-pass gradients are what other operators give, on long rows") {
 }
 
 }  // namespace
-}  // namespace troupe

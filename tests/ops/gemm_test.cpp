@@ -14,7 +14,10 @@
 #include "ops/cpu/loops/simd.h"
 #include "ops/dispatch/threads.h"
 
-namespace troupe::ops::on_cpu {
+using namespace troupe;
+using namespace troupe::ops;
+using namespace troupe::ops::on_cpu;
+
 namespace {
 
 template <class T>
@@ -306,4 +309,3 @@ TEST_CASE("tiny factors beside large ones lose what is below 2^-126, and no more
 }
 
 }  // namespace
-}  // namespace troupe::ops::on_cpu

@@ -8,7 +8,8 @@
 #include "tests/support/error_of.h"
 #include "tests/support/near.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using Catch::Contains;
@@ -116,4 +117,3 @@ TEST_CASE("random halves are in range and repeatable", "[half]") {
 }
 
 }  // namespace
-}  // namespace troupe

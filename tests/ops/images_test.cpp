@@ -11,7 +11,8 @@
 #include "tests/support/error_of.h"
 #include "tests/support/near.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using Catch::Contains;
@@ -194,4 +195,3 @@ TEST_CASE("operators on images say what is wrong with a call") {
 }
 
 }  // namespace
-}  // namespace troupe

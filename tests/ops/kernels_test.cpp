@@ -11,7 +11,8 @@
 #include "ops/ops.h"
 #include "tests/support/near.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using testing::difference;
@@ -300,4 +301,3 @@ TEST_CASE("random tensors repeat for a seed and have the moments of their distri
 }
 
 }  // namespace
-}  // namespace troupe

@@ -8,7 +8,8 @@
 #include "tests/support/error_of.h"
 #include "tests/support/near.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using Catch::Contains;
@@ -212,4 +213,3 @@ TEST_CASE("methods and operators read like PyTorch's") {
 }
 
 }  // namespace
-}  // namespace troupe

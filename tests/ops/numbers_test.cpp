@@ -10,7 +10,8 @@
 #include "tests/support/error_of.h"
 #include "tests/support/near.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using Catch::Contains;
@@ -238,4 +239,3 @@ TEST_CASE("norm neither underflows nor overflows where its result does not") {
 }
 
 }  // namespace
-}  // namespace troupe

@@ -10,7 +10,9 @@
 #include "ops/ops.h"
 #include "tests/support/skip.h"
 
-namespace troupe::ops {
+using namespace troupe;
+using namespace troupe::ops;
+
 namespace {
 
 double difference(const Tensor& a, const Tensor& b) { return amax(abs(sub(a, b)), {}, false).item(); }
@@ -127,4 +129,3 @@ TEST_CASE("several threads pack one weight once, and read it") {
 }
 
 }  // namespace
-}  // namespace troupe::ops

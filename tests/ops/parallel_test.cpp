@@ -8,7 +8,8 @@
 #include "ops/dispatch/threads.h"
 #include "ops/ops.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using ops::on_cpu::parallel_for;
@@ -116,4 +117,3 @@ TEST_CASE("large tensors have the same bits with any number of threads") {
 }
 
 }  // namespace
-}  // namespace troupe

@@ -6,7 +6,8 @@
 #include "tests/support/error_of.h"
 #include "tests/support/near.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using Catch::Contains;
@@ -66,4 +67,3 @@ TEST_CASE("embedding_bag checks ids and offsets") {
 }
 
 }  // namespace
-}  // namespace troupe

@@ -6,7 +6,8 @@
 #include "ops/ops.h"
 #include "tests/support/near.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using testing::difference;
@@ -68,4 +69,3 @@ TEST_CASE("softmax along columns has the same bits on several threads") {
 }
 
 }  // namespace
-}  // namespace troupe

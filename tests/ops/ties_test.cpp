@@ -9,7 +9,8 @@
 #include "ops/ops.h"
 #include "tests/support/near.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using Values = std::vector<double>;
@@ -268,4 +269,3 @@ TEST_CASE("powers of an infinite base are roots, but in float16") {
 }
 
 }  // namespace
-}  // namespace troupe

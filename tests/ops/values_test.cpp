@@ -9,7 +9,8 @@
 #include "ops/ops.h"
 #include "tests/support/error_of.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using testing::error_of;
@@ -158,4 +159,3 @@ TEST_CASE("what cannot be picked or counted is refused in words") {
 }
 
 }  // namespace
-}  // namespace troupe

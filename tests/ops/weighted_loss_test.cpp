@@ -9,7 +9,8 @@
 #include "tests/support/error_of.h"
 #include "tests/support/near.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using Catch::Contains;
@@ -210,4 +211,3 @@ TEST_CASE("weights that do not fit, or are to be learned, are refused") {
 }
 
 }  // namespace
-}  // namespace troupe

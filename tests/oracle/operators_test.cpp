@@ -10,7 +10,8 @@
 #include "tests/support/near.h"
 #include "tests/support/oracle.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using ops::Attrs;
@@ -127,4 +128,3 @@ TEST_CASE("operators agree with the reference values", "[oracle]") {
 }
 
 }  // namespace
-}  // namespace troupe

@@ -6,7 +6,9 @@
 #include "tests/oracle/programs/run.h"
 #include "tests/support/skip.h"
 
-namespace troupe::testing {
+using namespace troupe;
+using namespace troupe::testing;
+
 namespace {
 
 // Statements of the files in this folder that are refused while PyTorch answers. They only fall.
@@ -59,4 +61,3 @@ TEST_CASE("random programs of equal, bounding, zero, infinite and NaN values giv
 }
 
 }  // namespace
-}  // namespace troupe::testing

@@ -11,7 +11,8 @@
 #include "tests/support/near.h"
 #include "tests/support/oracle.h"
 
-namespace troupe {
+using namespace troupe;
+
 namespace {
 
 using nlohmann::json;
@@ -236,4 +237,3 @@ TEST_CASE("operators of one tensor give PyTorch's dtype and values, or are refus
 }
 
 }  // namespace
-}  // namespace troupe

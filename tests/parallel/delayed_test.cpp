@@ -16,7 +16,7 @@ constexpr int kSteps = 6;
 Tensor input(int step) { return wave({6, kWidth}, 1 + step); }
 Tensor target(int step) { return wave({6, kWidth}, 50 - step); }
 
-Tensors parameters(Whole& whole) {
+Tensors parameters(WholeModel& whole) {
   Tensors all;
   for (auto& layer : whole.layers)
     for (const Tensor& p : layer->parameters()) all.push_back(p);
@@ -26,7 +26,7 @@ Tensors parameters(Whole& whole) {
 // The same in one process: the gradients of step t are those of the weights that the updates of the steps up
 // to t - 2 made.
 struct Late {
-  Whole now;
+  WholeModel now;
   optim::Adam adam;
   std::vector<double> losses;
   explicit Late(int stages) : now(stages), adam(parameters(now), {.lr = 0.05}) {}

@@ -10,7 +10,7 @@ using namespace troupe::parallel;
 TEST_CASE("a step has the gradients of the whole model, under every schedule") {
   const Tensor x = wave({10, kWidth}, 1), y = wave({10, kWidth}, 2);
   for (const int p : {1, 2, 4}) {
-    Whole whole(p);
+    WholeModel whole(p);
     const double loss = whole.backward(x, y);
     Fixture f(p);
     for (const int m : {1, 2, 4, 7})  // 10 rows: uneven
@@ -30,7 +30,7 @@ TEST_CASE("a step has the gradients of the whole model, under every schedule") {
 
 TEST_CASE("interleaved stages have the gradients of the whole model") {
   const Tensor x = wave({8, kWidth}, 1), y = wave({8, kWidth}, 2);
-  Whole whole(6);
+  WholeModel whole(6);
   const double loss = whole.backward(x, y);
   for (const auto& [chunks, m] : {std::pair(3, 2), {3, 8}, {2, 6}, {6, 4}}) {
     Fixture f(6);
@@ -46,7 +46,7 @@ TEST_CASE("interleaved stages have the gradients of the whole model") {
 
 TEST_CASE("a table written by hand runs") {
   const Tensor x = wave({4, kWidth}, 1), y = wave({4, kWidth}, 2);
-  Whole whole(2);
+  WholeModel whole(2);
   const double loss = whole.backward(x, y);
   Fixture f(2);
   Pipeline pipeline(f.cluster->here(), f.stages(),
@@ -63,7 +63,7 @@ TEST_CASE("a table written by hand runs") {
 
 TEST_CASE("the loss may be computed by the caller") {
   const Tensor x = wave({9, kWidth}, 1), y = wave({9, kWidth}, 2);
-  Whole whole(3);
+  WholeModel whole(3);
   const double loss = whole.backward(x, y);
   Fixture f(3);
   int calls = 0;
@@ -85,7 +85,7 @@ TEST_CASE("weights make the step a weighted mean") {
   const Tensor x = wave({4, kWidth}, 1), y = wave({4, kWidth}, 2);
   Fixture f(2);
   Pipeline pipeline(f.cluster->here(), f.stages(), {.micro_batches = 2});
-  Whole whole(2);
+  WholeModel whole(2);
   const double last = whole.backward(ops::slice(x, 0, 2, 4), ops::slice(y, 0, 2, 4));
   std::vector<Tensors> grads;
   CHECK(f.step(pipeline, x, y, &grads, {.weights = {0, 5}}) == Approx(last).epsilon(1e-5));
@@ -97,7 +97,7 @@ TEST_CASE("what counts for nothing may have a NaN loss, and leaves no trace") {
   Tensor y = wave({8, kWidth}, 2);
   slice(y, 0, 2, 4).fill_(std::nan(""));  // no targets in piece 1
   const std::vector<double> weights{1, 0, 2, 2};
-  Whole whole(2);
+  WholeModel whole(2);
   double loss = 0;
   for (auto& layer : whole.layers) layer->zero_grad();
   for (const int64_t piece : {0, 2, 3}) {
@@ -134,7 +134,7 @@ TEST_CASE("a batch with fewer rows than micro-batches is cut into as many as it 
   for (const int64_t rows : {1, 2, 3}) {
     const Tensor x = wave({rows, kWidth}, 1), y = wave({rows, kWidth}, 2);
     for (const auto& [stages, chunks] : {std::pair(2, 1), {4, 2}}) {
-      Whole whole(stages);
+      WholeModel whole(stages);
       const double loss = whole.backward(x, y);
       const Tensor expected = whole.forward(x).detach();
       Fixture f(stages);
@@ -162,7 +162,7 @@ TEST_CASE("a batch with fewer rows than micro-batches is cut into as many as it 
 
 TEST_CASE("forward alone gives the outputs and records nothing") {
   const Tensor x = wave({5, kWidth}, 1);
-  Whole whole(4);
+  WholeModel whole(4);
   const Tensor expected = whole.forward(x).detach();
   Fixture f(4);
   for (const int chunks : {1, 2}) {
@@ -206,7 +206,7 @@ TEST_CASE("inputs are delivered to the stage that takes them") {
 
 TEST_CASE("a stage that throws is named with its micro-batch, and the next step works") {
   const Tensor x = wave({8, kWidth}, 1), y = wave({8, kWidth}, 2);
-  Whole whole(3);
+  WholeModel whole(3);
   const double loss = whole.backward(x, y);
   for (const std::string schedule : {"gpipe", "1f1b", "zb-h2", "credits(2)"}) {
     INFO(schedule);
@@ -243,7 +243,7 @@ TEST_CASE("a loss that is no number stops the step") {
 
 TEST_CASE("a coroutine may be a stage, but not one that is run again") {
   const Tensor x = wave({4, kWidth}, 1), y = wave({4, kWidth}, 2);
-  Whole whole(2);
+  WholeModel whole(2);
   const double loss = whole.backward(x, y);
   Fixture f(2);
   std::vector<Stage> stages = f.stages();
@@ -264,7 +264,7 @@ TEST_CASE("a coroutine may be a stage, but not one that is run again") {
 TEST_CASE("a stage may call other actors, whose parameters get their gradients too") {
   const Tensor x = wave({6, kWidth}, 1), y = wave({6, kWidth}, 2);
   // Blocks 0, 2 and 3 are stages; 2 asks 1.
-  Whole whole(4);
+  WholeModel whole(4);
   const Tensor h = (*whole.layers[0])(x);
   const Tensor loss = mse_loss((*whole.layers[3])((*whole.layers[2])(add(h, (*whole.layers[1])(h)))), y);
   autograd::backward(loss);
@@ -390,7 +390,7 @@ TEST_CASE("hooks that wait for gradients run once for each step, with the sum ov
     std::vector<std::pair<size_t, double>> all;
   };
   const Tensor x = wave({8, kWidth}, 1), y = wave({8, kWidth}, 2);
-  Whole whole(2);
+  WholeModel whole(2);
   whole.backward(x, y);
   for (const std::string schedule : {"gpipe", "1f1b", "zb-h1", "zb-h2", "credits(3)"}) {
     INFO(schedule);
@@ -418,7 +418,7 @@ TEST_CASE("hooks that wait for gradients run once for each step, with the sum ov
 
 TEST_CASE("kept hooks run once a piece on what a stage receives, and once a step on its parameters") {
   const Tensor x = wave({8, kWidth}, 1), y = wave({8, kWidth}, 2);
-  Whole whole(2);
+  WholeModel whole(2);
   whole.backward(x, y);
   const auto check = [&](const Fixture<>& f, const std::vector<Tensors>& grads, int64_t pieces) {
     const auto& [first, last] = std::pair(whole.layers[0]->linear, whole.layers[1]->linear);

@@ -97,7 +97,7 @@ TEST_CASE("an action waits for all that it needs, in any order", "[schedule]") {
 
 TEST_CASE("a model with skip connections has the gradients of the whole, under every schedule") {
   const Tensor x = wave({9, kWidth}, 1), y = wave({9, kWidth}, 2), mask = wave({9, kWidth}, 3);
-  Whole whole(6);
+  WholeModel whole(6);
   for (auto& layer : whole.layers) layer->zero_grad();
   const auto net = [&](size_t i, const Tensor& in) { return (*whole.layers[i])(in); };
   const Tensor h0 = net(0, x), far = mul(h0, 2), h1 = net(1, h0), h2 = net(2, add(h1, far));
@@ -136,7 +136,7 @@ TEST_CASE("a model with skip connections has the gradients of the whole, under e
 
 TEST_CASE("skips may be any trees, with tensors that have no gradient") {
   const Tensor x = wave({4, kWidth}, 1), y = wave({4, kWidth}, 2);
-  Whole whole(3);
+  WholeModel whole(3);
   for (auto& layer : whole.layers) layer->zero_grad();
   const Tensor h0 = (*whole.layers[0])(x), h1 = (*whole.layers[1])(h0);
   const Tensor loss = mse_loss((*whole.layers[2])(add(add(h1, mul(h0, 2)), 3.0)), y);

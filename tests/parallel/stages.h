@@ -86,9 +86,9 @@ struct Block : nn::ModuleActor<Dense> {
 };
 
 /// Gradients of the whole model on the whole batch, and its loss.
-struct Whole {
+struct WholeModel {
   std::vector<std::unique_ptr<Dense>> layers;
-  explicit Whole(int count) {
+  explicit WholeModel(int count) {
     for (int i = 0; i < count; ++i) layers.push_back(std::make_unique<Dense>(i));
   }
   Tensor forward(Tensor x) {
@@ -139,7 +139,7 @@ struct Fixture {
   }
 };
 
-inline void compare(const std::vector<Tensors>& grads, Whole& whole) {
+inline void compare(const std::vector<Tensors>& grads, WholeModel& whole) {
   REQUIRE(grads.size() == whole.layers.size());
   for (size_t i = 0; i < grads.size(); ++i) {
     INFO("stage " << i);

@@ -9,7 +9,9 @@
 #include "tools/repl/interpreter.h"
 #include "tools/repl/objects.h"
 
-namespace troupe::testing {
+using namespace troupe;
+using namespace troupe::testing;
+
 namespace {
 
 // Statements that cannot be written so: an index of several tensors, say. They only fall.
@@ -145,5 +147,3 @@ TEST_CASE("random programs written in Lua give what PyTorch gives, or are refuse
   CHECK(tally.different.empty());
   CHECK(tally.refusals() <= kRefused);
 }
-
-}  // namespace troupe::testing

@@ -9,7 +9,10 @@
 #include "ops/ops.h"
 #include "tests/support/error_of.h"
 
-namespace troupe::ops::on_cpu {
+using namespace troupe;
+using namespace troupe::ops;
+using namespace troupe::ops::on_cpu;
+
 namespace {
 
 TEST_CASE("a level is one that the machine has, or refused with those that it has") {
@@ -45,4 +48,3 @@ TEST_CASE("oneDNN uses no instructions beyond the level in use") {
 }
 
 }  // namespace
-}  // namespace troupe::ops::on_cpu
