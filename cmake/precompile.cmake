@@ -42,8 +42,8 @@ endfunction()
 
 # troupe_unity(target [BATCH n] [NAMESPACES] [APART regex]): its units in batches of n, else of sixteen, so that headers and templates
 # count once for each batch. What is static or in an anonymous namespace must therefore have a name of its own in the whole target;
-# with NAMESPACES, for tests, in its unit alone (tests/batch.py). Units whose paths match are compiled by themselves: expensive ones,
-# those with flags of their own, and those that a program replaces. (CMake's UNITY_BUILD writes absolute paths into its units, and
+# with NAMESPACES, for tests, in its unit alone (tests/batch.py). Units with options of their own are compiled by themselves, and
+# those whose paths match: expensive ones, and those that a program replaces. (CMake's UNITY_BUILD writes absolute paths into its units, and
 # caches could not serve another checkout.)
 function(troupe_unity target)
   cmake_parse_arguments(ARG "NAMESPACES" "APART;BATCH" "" ${ARGN})
@@ -88,7 +88,8 @@ function(troupe_unity target)
     endif()
     get_filename_component(absolute ${source} ABSOLUTE)
     file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${absolute})
-    if(NOT path MATCHES "${in_batches}" OR path MATCHES "^\\.\\./|/cuda/" OR (ARG_APART AND path MATCHES "${ARG_APART}"))
+    get_source_file_property(own_options ${source} COMPILE_OPTIONS)
+    if(own_options OR NOT path MATCHES "${in_batches}" OR path MATCHES "^\\.\\./|/cuda/" OR (ARG_APART AND path MATCHES "${ARG_APART}"))
       list(APPEND units ${source})
     else()
       string(APPEND batch "#include \"${path}\"\n")
