@@ -5,11 +5,7 @@
 #include "core/base/log.h"
 #include "tests/soak/script.h"
 
-using namespace troupe;
-using namespace troupe::soak;
-using soak::Cluster;
-using soak::Unit;
-
+namespace troupe::soak {
 namespace {
 
 using namespace std::chrono_literals;
@@ -202,3 +198,5 @@ TEST_CASE("a worker that dies while references are on their way is named, and le
   for (const Point& point : kReferences)
     for (uint64_t seed = 0; seed < 12; ++seed) dies_at(point, references, seed);
 }
+
+}  // namespace troupe::soak
