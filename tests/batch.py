@@ -19,6 +19,10 @@ def includes(file, root):
 
 root, out, *names = sys.argv[1:]
 root, files = pathlib.Path(root).resolve(), [pathlib.Path(name).resolve() for name in names]
+for file in files:
+    if re.search(r"^namespace troupe\b", file.read_text(), re.M):
+        sys.exit(f"{file.relative_to(root)} opens a namespace of ours, which it cannot within its own: write `using namespace troupe;` "
+                 "instead, or add the file to those that tests/CMakeLists.txt names APART")
 lines = [line for file in files for line in includes(file, root)]
 for file in files:
     lines += [f"namespace {file.stem} {{", f'#include "{file.relative_to(root)}"', f"}}  // namespace {file.stem}"]
