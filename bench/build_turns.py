@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""What builds and tests of two checkouts cost, in CPU seconds, side by side: build_turns.py OLD NEW [--tests] [--seconds N] [--preset P]
+
+The units of both (with --tests their tests) run in turns, two at a time, in random order: a machine that is now and then slower is so
+for both. Both must have been built by `./dev test`. After N seconds (else all) it says for each what the units took that were compiled
+until then, and what all of them would take: those of `./dev demo`, and the others. (`./dev bench build_times` takes one after another.)
+"""
+import argparse, collections, json, os, pathlib, random, re, shlex, subprocess, sys, tempfile, threading, time, xml.etree.ElementTree as tree
+
+
+def said(*command, **options):
+    return subprocess.run(command, capture_output=True, text=True, check=True, **options).stdout
+
+
+def units(folder):
+    """[(kind, command)]: without the compiler cache, and into the folder `out`."""
+    demo = set(said("ninja", "-C", folder, "-t", "inputs", "troupe_cli", "digits").split())
+    for unit in json.loads(said("ninja", "-C", folder, "-t", "compdb")):
+        words = shlex.split(unit["command"])
+        compiler = [i for i, word in enumerate(words) if re.search(r"(clang|g)\+\+[-\d]*$", word)]
+        if unit["output"].endswith((".o", ".pch")) and compiler:
+            words = words[compiler[0]:]
+            for flag in {"-o", "-MF"} & set(words):
+                words[words.index(flag) + 1] = f"OUT{flag}"
+            yield "units of the demo" if unit["output"] in demo else "other units", words, {}
+
+
+def tests(folder):
+    """[(kind, command)]: those that took 3 s and longer last time apart, since few of them are much of the time."""
+    times = {case.get("name"): float(case.get("time", 0)) for case in tree.parse(folder / "tests.xml").iter("testcase")}
+    for test in json.loads(said("ctest", "--show-only=json-v1", cwd=folder))["tests"]:
+        settings = {p["name"]: p["value"] for p in test.get("properties", [])}
+        environment = settings.get("ENVIRONMENT", [])
+        environment = dict(e.split("=", 1) for e in ([environment] if isinstance(environment, str) else environment))
+        if "command" in test and test["name"] in times:
+            yield "long tests" if times[test["name"]] >= 3 else "short tests", test["command"], environment
+
+
+def cpu_seconds(command, folder, environment, out):
+    """With those of its children, which a shell knows."""
+    command = [word.replace("OUT-", f"{out}/out-") if word.startswith("OUT-") else word for word in command]
+    done = subprocess.run(["bash", "-c", '"$@" >/dev/null 2>&1; rc=$?; times >&2; exit $rc', "-", *command], cwd=folder, env={**os.environ, **environment},
+                          capture_output=True, text=True)
+    if done.returncode:
+        failed.append(" ".join(command)[-100:])
+    return sum(float(m) * 60 + float(s) for m, s in re.findall(r"(\d+)m([\d.]+)s", done.stderr.splitlines()[-1]))
+
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("checkouts", nargs=2, type=pathlib.Path, metavar="CHECKOUT")
+parser.add_argument("--tests", action="store_true", help="their tests instead of their units")
+parser.add_argument("--seconds", type=float, default=1e9, help="for so long, by the clock")
+parser.add_argument("--preset", default="release")
+chosen = parser.parse_args()
+left, all_of, spent, failed, lock = {}, {}, collections.defaultdict(list), [], threading.Lock()
+for checkout in chosen.checkouts:
+    folder = checkout.resolve() / "build" / chosen.preset
+    if not (folder / ("tests.xml" if chosen.tests else "build.ninja")).exists():
+        sys.exit(f"{folder} has not been built and tested: run ./dev test there first")
+    left[checkout] = [(folder, *work) for work in (tests if chosen.tests else units)(folder)]
+    all_of[checkout] = collections.Counter(kind for _, kind, _, _ in left[checkout])
+    random.Random(1).shuffle(left[checkout])
+end = time.monotonic() + chosen.seconds
+
+
+def work():
+    with tempfile.TemporaryDirectory() as out:
+        while time.monotonic() < end:
+            with lock:
+                checkout = max(left, key=lambda c: len(left[c]) / sum(all_of[c].values()))
+                if not left[checkout]:
+                    return
+                folder, kind, command, environment = left[checkout].pop()
+            seconds = cpu_seconds(command, folder, environment, out)
+            with lock:
+                spent[checkout, kind].append(seconds)
+
+
+workers = [threading.Thread(target=work) for _ in range(2)]
+[worker.start() for worker in workers]
+[worker.join() for worker in workers]
+print("| checkout | | done | of | CPU seconds | of all |\n|---|---|---:|---:|---:|---:|")
+for (checkout, kind), each in sorted(spent.items(), key=str):
+    total = all_of[checkout][kind]
+    print(f"| {checkout.name} | {kind} | {len(each)} | {total} | {sum(each):.1f} | {sum(each) / len(each) * total:.0f} |")
+if failed:
+    sys.exit(f"{len(failed)} failed, which may have taken less: the last one ...{failed[-1]}")
