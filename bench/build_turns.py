@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """What builds and tests of two checkouts cost, in CPU seconds, side by side: build_turns.py OLD NEW [--tests] [--seconds N] [--preset P]
 
-The units of both (with --tests their tests) run in turns, two at a time, in random order: a machine that is now and then slower is so
-for both. Both must have been built by `./dev test`. After N seconds (else all) it says for each what the units took that were compiled
-until then, and what all of them would take: those of `./dev demo`, and the others. (`./dev bench build_times` takes one after another.)
+It compiles the units of both (with --tests it runs their tests) in turns, two at a time, in random order: a machine that is now and then
+slower is so for both. `./dev test` must have built both. After N seconds, or all, it says what the units took that were compiled until
+then, and what all would take: those of `./dev demo`, and the others. (`./dev bench build_times` takes one checkout after another.)
 """
 import argparse, collections, json, os, pathlib, random, re, shlex, subprocess, sys, tempfile, threading, time, xml.etree.ElementTree as tree
 
@@ -13,7 +13,7 @@ def said(*command, **options):
 
 
 def units(folder):
-    """[(kind, command)]: without the compiler cache, and into the folder `out`."""
+    """(kind, command, environment) of each, without the compiler cache; OUT- stands for what cpu_seconds() puts there."""
     demo = set(said("ninja", "-C", folder, "-t", "inputs", "troupe_cli", "digits").split())
     for unit in json.loads(said("ninja", "-C", folder, "-t", "compdb")):
         words = shlex.split(unit["command"])
@@ -26,7 +26,7 @@ def units(folder):
 
 
 def tests(folder):
-    """[(kind, command)]: those that took 3 s and longer last time apart, since few of them are much of the time."""
+    """The same of tests. Those that took 3 s and longer last time are a kind of their own: few of them are much of the time."""
     times = {case.get("name"): float(case.get("time", 0)) for case in tree.parse(folder / "tests.xml").iter("testcase")}
     for test in json.loads(said("ctest", "--show-only=json-v1", cwd=folder))["tests"]:
         settings = {p["name"]: p["value"] for p in test.get("properties", [])}
@@ -39,8 +39,10 @@ def tests(folder):
 def cpu_seconds(command, folder, environment, out):
     """With those of its children, which a shell knows."""
     command = [word.replace("OUT-", f"{out}/out-") if word.startswith("OUT-") else word for word in command]
-    done = subprocess.run(["bash", "-c", '"$@" >/dev/null 2>&1; rc=$?; times >&2; exit $rc', "-", *command], cwd=folder, env={**os.environ, **environment},
-                          capture_output=True, text=True)
+    done = subprocess.run(["bash", "-c", '"$@" >/dev/null 2>&1; rc=$?; times >&2; exit $rc', "-", *command], cwd=folder,
+                          env={**os.environ, **environment}, capture_output=True, text=True)
+    if not done.stderr:  # Ctrl-C ends the shell, too
+        return 0.0
     if done.returncode:
         failed.append(" ".join(command)[-100:])
     return sum(float(m) * 60 + float(s) for m, s in re.findall(r"(\d+)m([\d.]+)s", done.stderr.splitlines()[-1]))
@@ -78,7 +80,12 @@ def work():
 
 workers = [threading.Thread(target=work) for _ in range(2)]
 [worker.start() for worker in workers]
-[worker.join() for worker in workers]
+try:
+    [worker.join() for worker in workers]
+except KeyboardInterrupt:  # what runs has been told, too
+    end = 0
+    [worker.join() for worker in workers]
+    sys.exit(130)
 print("| checkout | | done | of | CPU seconds | of all |\n|---|---|---:|---:|---:|---:|")
 for (checkout, kind), each in sorted(spent.items(), key=str):
     total = all_of[checkout][kind]

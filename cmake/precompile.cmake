@@ -40,11 +40,11 @@ function(troupe_use_precompiled target group)
   endif()
 endfunction()
 
-# troupe_unity(target [BATCH n] [NAMESPACES] [APART regex]): its units in batches of n, else of sixteen, so that headers and templates
-# count once for each batch. What is static or in an anonymous namespace must therefore have a name of its own in the whole target;
-# with NAMESPACES, for tests, in its unit alone (tests/batch.py). Units with options of their own are compiled by themselves, and
-# those whose paths match: expensive ones, and those that a program replaces. (CMake's UNITY_BUILD writes absolute paths into its units, and
-# caches could not serve another checkout.)
+# troupe_unity(target [BATCH n] [NAMESPACES] [APART regex]) compiles a target's units in batches of n (16), so that headers and templates
+# count once for each batch. Names that are static or in an anonymous namespace must therefore differ within the whole target. With
+# NAMESPACES each test file has a namespace of its own (tests/batch.py), and its names are free. Units with options of their own are
+# compiled by themselves, and so are those whose paths match: expensive ones, and those that a program replaces. (CMake's UNITY_BUILD
+# writes absolute paths into its units, and caches could not serve another checkout.)
 function(troupe_unity target)
   cmake_parse_arguments(ARG "NAMESPACES" "APART;BATCH" "" ${ARGN})
   if(NOT TROUPE_UNITY)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes a unit that compiles several test files at once: batch.py SOURCE_FOLDER OUT FILE...
 
-Each file stands in a namespace of its own, so that several may use the same name, as every test has a `leaf` or an actor `Scale`.
-What they include comes before, outside of these; every header of ours says #pragma once, so it is read there only.
+Each file stands in a namespace of its own: several may use the same name, as many tests have a `leaf` or an actor `Scale`.
+The unit includes their headers before, outside of these namespaces; the files' own #include lines then read nothing, by #pragma once.
 """
 import pathlib, re, sys
 

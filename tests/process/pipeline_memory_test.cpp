@@ -11,7 +11,7 @@ namespace {
 
 // As in pipeline_memory.cpp.
 constexpr int kStages = 4, kMicroBatches = 8;
-constexpr double kLayers = 128, kInput = 512 * 16 * 4;  // bytes of one activation of a micro-batch
+constexpr double kLayers = 128, kInput = 1024 * 16 * 4;  // bytes of one activation of a micro-batch
 
 // The most that a stage keeps while it is in its layers. A micro-batch between forward and backward keeps the
 // input and the result of each layer; between the two parts of a backward, a gradient beside each;

@@ -12,7 +12,7 @@ namespace {
 
 // Many layers: what arrives early or has not left yet depends on the moment, up to a tensor for each
 // micro-batch; it is little beside what they keep.
-constexpr int64_t kStages = 4, kLayers = 128, kWidth = 16, kRows = 512, kMicroBatches = 8;
+constexpr int64_t kStages = 4, kLayers = 128, kWidth = 16, kRows = 1024, kMicroBatches = 8;
 
 // tanh(Linear), many times: each keeps its input and its result, which is the input of the next.
 struct Layers : nn::Layer {
