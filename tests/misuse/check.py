@@ -41,7 +41,8 @@ with tempfile.TemporaryDirectory(prefix="troupe-misuse-") as made:
     folder = pathlib.Path(made)
     (folder / "shared.h").write_text(f'#line 1 "{source}"\n{shared}')
     is_clang = "clang" in compiled("--version").stdout
-    first = compiled("-x", "c++-header", folder / "shared.h", "-o", folder / ("shared.h.pch" if is_clang else "shared.h.gch"))
+    once = ["-fpch-instantiate-templates"] if is_clang else []  # and not for each case again
+    first = compiled(*once, "-x", "c++-header", folder / "shared.h", "-o", folder / ("shared.h.pch" if is_clang else "shared.h.gch"))
     if first.returncode:
         sys.exit(f"what stands above the cases does not compile:\n{first.stderr[:4000]}")
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

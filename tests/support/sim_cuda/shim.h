@@ -13,7 +13,6 @@
 #include <cstring>
 #include <memory>
 #include <source_location>
-#include <tuple>
 #include <type_traits>
 
 #define TROUPE_SIM_CUDA 1
@@ -69,18 +68,17 @@ void translate(Translator& t, T& argument) {
   }
 }
 
-template <class... P>
+/// F is a lambda that holds a kernel and its arguments: it translates them, or runs the kernel if there is no translator. (Most of
+/// the time to compile a kernel was for tuples and for pointers to each of their classes.)
+template <class F>
 class KernelOf final : public Kernel {
  public:
-  KernelOf(void (*kernel)(P...), P... arguments) : kernel_(kernel), arguments_(arguments...) {}
-  void translate(Translator& t) override {
-    std::apply([&](auto&... a) { (sim_cuda::translate(t, a), ...); }, arguments_);
-  }
-  void run_thread() override { std::apply(kernel_, arguments_); }
+  explicit KernelOf(F f) : f_(f) {}
+  void translate(Translator& t) override { f_(&t); }
+  void run_thread() override { f_(nullptr); }
 
  private:
-  void (*kernel_)(P...);
-  std::tuple<std::remove_cv_t<P>...> arguments_;
+  F f_;
 };
 
 cudaError_t enqueue(const char* name, cudaStream_t stream, dim3 grid, dim3 block, size_t shared_bytes,
@@ -89,8 +87,10 @@ cudaError_t enqueue(const char* name, cudaStream_t stream, dim3 grid, dim3 block
 template <class... P>
 cudaError_t launch(const char* name, cudaStream_t stream, void (*kernel)(P...), dim3 grid, dim3 block,
                    size_t shared_bytes, std::type_identity_t<P>... arguments) {
-  return enqueue(name, stream, grid, block, shared_bytes,
-                 std::make_unique<KernelOf<P...>>(kernel, arguments...));
+  auto held = [kernel, ... held = arguments](Translator* t) mutable {
+    t ? (sim_cuda::translate(*t, held), ...) : kernel(held...);
+  };
+  return enqueue(name, stream, grid, block, shared_bytes, std::unique_ptr<Kernel>(new KernelOf(held)));
 }
 
 /// The calling thread's next launch with this pointer touches no more than these bytes in front of and behind
