@@ -45,7 +45,7 @@ struct Lane {
 // A value of one meeting may be read until the next meeting is over: two sets take turns.
 struct Warp {
   Lane lanes[2][32];
-  unsigned turn = 0;
+  unsigned turn = 0, waiting = 0;  // how many lanes are `in_warp`
 };
 
 std::string text_of(const Place& at) { return std::string(at.file_name()) + ":" + std::to_string(at.line()); }
@@ -61,17 +61,20 @@ class Block {
         random_(random),
         threads_(count_),
         warps_((count_ + 31) / 32),
-        order_(count_) {}
+        order_(count_) {
+    for (unsigned i = 0; i < count_; ++i) {
+      threads_[i].number = i;
+      threads_[i].index = {i % size_.x, i / size_.x % size_.y, i / (size_.x * size_.y)};
+    }
+    std::iota(order_.begin(), order_.end(), 0u);
+  }
 
   void run() {
     std::memset(shared_.get(), kPoison, shared_bytes_);
-    for (unsigned i = 0; i < count_; ++i) {
-      Thread& t = threads_[i];
-      t = {};
-      t.number = i;
-      t.index = {i % size_.x, i / size_.x % size_.y, i / (size_.x * size_.y)};
-    }
-    for (Warp& w : warps_) w = {};
+    for (Thread& t : threads_) t.state = State::unstarted;  // and without a fiber, since it has finished
+    for (Warp& w : warps_)
+      for (auto& lanes : w.lanes)
+        for (Lane& lane : lanes) lane.came = false;
     put_in_order();
     finished_ = 0;
     for (;;) {
@@ -115,6 +118,7 @@ class Block {
     t.mask = mask;
     t.at = at;
     t.state = State::in_warp;
+    ++warp().waiting;
     if (release_warp(t.number / 32)) return set_running(t);  // the last one goes on
     leave(t);
   }
@@ -122,13 +126,15 @@ class Block {
   static Block* now;
 
  private:
+  // The warps in an order of chance, the threads of each in their own.
   void put_in_order() {
-    std::iota(order_.begin(), order_.end(), 0u);
     if (!random_ || warps_.size() < 2) return;
-    std::vector<uint64_t> priority(warps_.size());
-    for (auto& p : priority) p = (*random_)();
-    std::stable_sort(order_.begin(), order_.end(),
-                     [&](unsigned a, unsigned b) { return priority[a / 32] < priority[b / 32]; });
+    std::vector<std::pair<uint64_t, unsigned>> drawn(warps_.size());
+    for (unsigned w = 0; w < drawn.size(); ++w) drawn[w] = {(*random_)(), w};
+    std::ranges::sort(drawn);
+    auto place = order_.begin();
+    for (const auto& [priority, warp] : drawn)
+      for (unsigned i = warp * 32; i < std::min(warp * 32 + 32, count_); ++i) *place++ = i;
   }
 
   void set_running(Thread& t) {
@@ -191,6 +197,7 @@ class Block {
 
   // Lanes that wait for each other go on if all of their masks are there or have ended.
   bool release_warp(unsigned warp) {
+    if (!warps_[warp].waiting) return false;
     const unsigned first = warp * 32, last = std::min(first + 32, count_);
     unsigned waiting = 0, gone = 0, mask = 0;
     for (unsigned i = first; i < last; ++i) {
@@ -201,11 +208,12 @@ class Block {
       if (threads_[i].state == State::finished) gone |= 1u << (i - first);
     }
     const unsigned there = last - first == 32 ? ~0u : (1u << (last - first)) - 1;
-    if (!waiting || (mask & there & ~(waiting | gone))) return false;
+    if ((mask & there & ~(waiting | gone))) return false;
     for (unsigned i = first; i < last; ++i)
       if (threads_[i].state == State::in_warp) threads_[i].state = State::ready;
     Warp& w = warps_[warp];
     w.turn ^= 1;
+    w.waiting = 0;
     for (Lane& lane : w.lanes[w.turn]) lane.came = false;
     return true;
   }
