@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""What builds and tests of two checkouts cost, in CPU seconds, side by side: build_turns.py OLD NEW [--tests] [--seconds N] [--preset P]
+"""What builds and tests of two checkouts cost, in CPU seconds, side by side: build_turns.py OLD NEW [--tests] [--seconds N] [--presets P,Q] [--targets T,U]
 
-It compiles the units of both (with --tests it runs their tests) in turns, two at a time, in random order: a machine that is now and then
-slower is so for both. `./dev test` must have built both. After N seconds, or all, it says what the units took that were compiled until
-then, and what all would take: those of `./dev demo`, and the others. (`./dev bench build_times` takes one checkout after another.)
+It compiles the units of both by way of a compiler cache that is empty (with --tests it runs their tests) in turns, two at a time, in
+random order: a machine that is now and then slower is so for both. `./dev test` must have built both. After N seconds, or all, it says
+what the units took that were compiled until then, and what all would take: those of `./dev demo`, and the others. Units that the cache
+would have from an earlier preset are left out. (`./dev bench build_times` takes one checkout after another.)
 """
 import argparse, collections, json, os, pathlib, random, re, shlex, subprocess, sys, tempfile, threading, time, xml.etree.ElementTree as tree
 
@@ -13,16 +14,26 @@ def said(*command, **options):
 
 
 def units(folder):
-    """(kind, command, environment) of each, without the compiler cache; OUT- stands for what cpu_seconds() puts there."""
-    demo = set(said("ninja", "-C", folder, "-t", "inputs", "troupe_cli", "digits").split())
+    """(kind, command, environment) of each; OUT- stands for what cpu_seconds() puts there."""
+    inputs = lambda *targets: set(said("ninja", "-C", folder, "-t", "inputs", *targets).split())
+    demo = inputs("troupe_cli", "digits") if folder.name == "release" else set()
+    chosen_ones = inputs(*chosen.targets.split(",")) if chosen.targets else None
     for unit in json.loads(said("ninja", "-C", folder, "-t", "compdb")):
         words = shlex.split(unit["command"])
         compiler = [i for i, word in enumerate(words) if re.search(r"(clang|g)\+\+[-\d]*$", word)]
-        if unit["output"].endswith((".o", ".pch")) and compiler:
-            words = words[compiler[0]:]
-            for flag in {"-o", "-MF"} & set(words):
-                words[words.index(flag) + 1] = f"OUT{flag}"
-            yield "units of the demo" if unit["output"] in demo else "other units", words, {}
+        if not unit["output"].endswith((".o", ".pch")) or not compiler:
+            continue
+        if "&&" in words:  # a command of the project's own, which the cache does not see
+            words = words[compiler[0]:words.index("&&", compiler[0])]
+        if chosen_ones is not None and unit["output"] not in chosen_ones:
+            continue
+        for flag in {"-o", "-MF"} & set(words):
+            words[words.index(flag) + 1] = f"OUT{flag}"
+        known_as = " ".join(words).replace(str(folder), "BUILD")
+        if known_as not in cached[folder.parent]:
+            cached[folder.parent].add(known_as)
+            kind = "units of the demo" if unit["output"] in demo else "other units"
+            yield f"{folder.name}: {kind}", words, {"CCACHE_DIR": caches[folder.parent].name}
 
 
 def tests(folder):
@@ -33,7 +44,7 @@ def tests(folder):
         environment = settings.get("ENVIRONMENT", [])
         environment = dict(e.split("=", 1) for e in ([environment] if isinstance(environment, str) else environment))
         if "command" in test and test["name"] in times:
-            yield "long tests" if times[test["name"]] >= 3 else "short tests", test["command"], environment
+            yield f"{folder.name}: {'long' if times[test['name']] >= 3 else 'short'} tests", test["command"], environment
 
 
 def cpu_seconds(command, folder, environment, out):
@@ -52,14 +63,18 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("checkouts", nargs=2, type=pathlib.Path, metavar="CHECKOUT")
 parser.add_argument("--tests", action="store_true", help="their tests instead of their units")
 parser.add_argument("--seconds", type=float, default=1e9, help="for so long, by the clock")
-parser.add_argument("--preset", default="release")
+parser.add_argument("--presets", default="release")
+parser.add_argument("--targets", help="units of these only")
 chosen = parser.parse_args()
 left, all_of, spent, failed, lock = {}, {}, collections.defaultdict(list), [], threading.Lock()
+caches, cached = collections.defaultdict(tempfile.TemporaryDirectory), collections.defaultdict(set)
 for checkout in chosen.checkouts:
-    folder = checkout.resolve() / "build" / chosen.preset
-    if not (folder / ("tests.xml" if chosen.tests else "build.ninja")).exists():
-        sys.exit(f"{folder} has not been built and tested: run ./dev test there first")
-    left[checkout] = [(folder, *work) for work in (tests if chosen.tests else units)(folder)]
+    left[checkout] = []
+    for preset in chosen.presets.split(","):
+        folder = checkout.resolve() / "build" / preset
+        if not (folder / ("tests.xml" if chosen.tests else "build.ninja")).exists():
+            sys.exit(f"{folder} has not been built and tested: run ./dev test there first")
+        left[checkout] += [(folder, *work) for work in (tests if chosen.tests else units)(folder)]
     all_of[checkout] = collections.Counter(kind for _, kind, _, _ in left[checkout])
     random.Random(1).shuffle(left[checkout])
 end = time.monotonic() + chosen.seconds
