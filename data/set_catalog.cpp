@@ -12,10 +12,7 @@ namespace {
 
 using Table = std::vector<Maker<Dataset>>;
 
-template <class T>
-Parameter with(std::string name, T standard) {
-  return {std::move(name), "", internal::to_value(std::move(standard))};
-}
+using internal::with;
 
 [[noreturn]] void refuse(const char* set, const char* parameter, const std::string& expected,
                          const std::string& got) {

@@ -47,12 +47,9 @@ namespace {
 using Made = std::shared_ptr<Layer>;
 using Table = std::vector<Maker<Made>>;
 
-/// A parameter with a default, which the module's options have or its constructor.
-template <class T>
-Parameter with(std::string name, T standard) {
-  return {std::move(name), "", internal::to_value(std::move(standard))};
-}
-Parameter with(std::string name, const ops::Pair& standard) { return with(std::move(name), Sides{standard}); }
+// Defaults are those of the module's options or of its constructor.
+using internal::with;
+Parameter with(const char* name, const ops::Pair& standard) { return with(name, Sides{standard}); }
 
 template <class Module, class... A>
 Made made(const A&... arguments) {

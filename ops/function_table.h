@@ -1,6 +1,7 @@
 // What the tables of functions by name are made with.
 #pragma once
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -18,17 +19,14 @@ struct Operand {
 
 using Table = std::vector<Maker<Value>>;
 
-template <class T>
-Parameter with(std::string name, T standard) {
-  return {std::move(name), "", troupe::internal::to_value(std::move(standard))};
-}
-inline Parameter none(std::string name) { return {std::move(name), "", Value()}; }
+using troupe::internal::with;
+inline Parameter none(const char* name) { return {name, "", Value()}; }
 
 inline std::vector<int64_t> listed(const Shape& sizes) { return {sizes.begin(), sizes.end()}; }
 
 template <class F>
-void add(Table& t, std::string name, F f, std::vector<Parameter> parameters, std::string text) {
-  t.push_back(maker<Value>(std::move(name), std::move(f), std::move(parameters), std::move(text)));
+void add(Table& t, std::string_view name, F f, std::vector<Parameter> parameters, std::string_view text) {
+  t.push_back(maker<Value>(std::string(name), std::move(f), std::move(parameters), std::string(text)));
 }
 
 /// Functions that make tensors of numbers, and random ones.

@@ -9,10 +9,7 @@ constexpr int kMostStages = 100;  // each takes some of the stack
 
 using Table = std::vector<Maker<Schedule>>;
 
-template <class T>
-Parameter with(std::string name, T standard) {
-  return {std::move(name), "", internal::to_value(std::move(standard))};
-}
+using internal::with;
 
 std::vector<Parameter> and_cycle(std::vector<Parameter> first) {
   const OneCycleOptions standard;

@@ -26,7 +26,9 @@ ValueList arranged(const Entry& entry, ValueList positional, ValueMap named) {
     if (!entry.parameters[i].name.empty() && named.contains(entry.parameters[i].name))
       given = std::max(given, i + 1);
   Entry shorter = entry;
-  if (given < shorter.parameters.size()) shorter.parameters.resize(given);
+  if (given < shorter.parameters.size())
+    shorter.parameters.erase(shorter.parameters.begin() + static_cast<std::ptrdiff_t>(given),
+                             shorter.parameters.end());
   try {
     return complete(shorter, std::move(positional), std::move(named));
   } catch (const Error& e) {

@@ -17,6 +17,16 @@ struct Parameter {
   std::string type = {};               ///< as Codec names it: "tensor", "int64", "list of double"
   std::optional<Value> standard = {};  ///< what it is where nothing is given; none: it has to be given
   std::string text = {};
+
+  // Not inline: tables of hundreds of these are made, moved and destroyed.
+  Parameter(const char* name);
+  Parameter(std::string name, std::string type = {}, std::optional<Value> standard = {},
+            std::string text = {});
+  Parameter(const Parameter&);
+  Parameter(Parameter&&) noexcept;
+  Parameter& operator=(const Parameter&);
+  Parameter& operator=(Parameter&&) noexcept;
+  ~Parameter();
 };
 
 /// Describes something that can be called by name.

@@ -1,6 +1,8 @@
 // Entries with a C++ function behind them, which is called with a list of values.
 #pragma once
 #include <functional>
+#include <initializer_list>
+#include <memory>
 #include <tuple>
 #include <utility>
 
@@ -22,6 +24,15 @@ struct Maker : Entry {
 
 namespace internal {
 
+/// Gives the parameters of an entry the types that those of its function have, by their Codec::name().
+void set_types(Entry& entry, std::initializer_list<std::string (*)()> types);
+
+/// A parameter with a default.
+template <class T>
+Parameter with(const char* name, T standard) {
+  return {name, "", to_value(std::move(standard))};
+}
+
 template <class A>
 A argument_of(const Entry& entry, size_t i, ValueList& values) {
   try {
@@ -35,16 +46,13 @@ A argument_of(const Entry& entry, size_t i, ValueList& values) {
 template <class T, class F, class R, class... A>
 Maker<T> maker_of(Entry entry, F f, R (*)(A...)) {
   (check_serializable<std::decay_t<A>>(), ...);
-  const std::vector<std::string> types{Codec<std::decay_t<A>>::name()...};
-  if (types.size() != entry.parameters.size())
-    throw_invalid("entry " + entry.name + " names " + std::to_string(entry.parameters.size()) +
-                  " parameters; its function has " + std::to_string(types.size()));
-  for (size_t i = 0; i < types.size(); ++i) entry.parameters[i].type = types[i];
+  set_types(entry, {&Codec<std::decay_t<A>>::name...});
   if constexpr (Serializable<std::decay_t<R>>) entry.result = Codec<std::decay_t<R>>::name();
   Maker<T> out{entry, {}};
-  out.make = [entry = std::move(entry), f = std::move(f)](ValueList values) -> T {
+  out.make = [about = std::make_shared<const Entry>(std::move(entry)),
+              f = std::move(f)](ValueList values) -> T {
     return [&]<size_t... I>(std::index_sequence<I...>)->T {
-      std::tuple<std::decay_t<A>...> arguments{argument_of<std::decay_t<A>>(entry, I, values)...};
+      std::tuple<std::decay_t<A>...> arguments{argument_of<std::decay_t<A>>(*about, I, values)...};
       if constexpr (std::is_same_v<T, Value> && std::is_void_v<R>) {
         f(std::get<I>(arguments)...);
         return {};

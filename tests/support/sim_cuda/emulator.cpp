@@ -28,8 +28,8 @@ struct Thread {
   Place at;
 };
 
-// makecontext() begins a fiber, and _longjmp() goes on with it: swapcontext() would ask the kernel for the mask of
-// signals each time, four fifths of the time of a kernel with barriers.
+// makecontext() begins a fiber, and _longjmp() goes on with it: swapcontext() would ask the kernel for the
+// mask of signals each time, four fifths of the time of a kernel with barriers.
 struct Fiber {
   ucontext_t first{};
   bool begun = false;

@@ -68,8 +68,9 @@ void translate(Translator& t, T& argument) {
   }
 }
 
-/// F is a lambda that holds a kernel and its arguments: it translates them, or runs the kernel if there is no translator. (Most of
-/// the time to compile a kernel was for tuples and for pointers to each of their classes.)
+/// F is a lambda that holds a kernel and its arguments: it translates them, or runs the kernel if there is no
+/// translator. (Most of the time to compile a kernel was for tuples and for pointers to each of their
+/// classes.)
 template <class F>
 class KernelOf final : public Kernel {
  public:
