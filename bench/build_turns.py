@@ -10,7 +10,10 @@ import argparse, collections, json, os, pathlib, random, re, shlex, subprocess, 
 
 
 def said(*command, **options):
-    return subprocess.run(command, capture_output=True, text=True, check=True, **options).stdout
+    done = subprocess.run(command, capture_output=True, text=True, **options)
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command))}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
 
 
 def units(folder):
@@ -63,9 +66,11 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("checkouts", nargs=2, type=pathlib.Path, metavar="CHECKOUT")
 parser.add_argument("--tests", action="store_true", help="their tests instead of their units")
 parser.add_argument("--seconds", type=float, default=1e9, help="for so long, by the clock")
-parser.add_argument("--presets", default="release")
+parser.add_argument("--presets", default="release", help="of which builds, with commas between (release)")
 parser.add_argument("--targets", help="units of these only")
 chosen = parser.parse_args()
+if len({checkout.resolve() for checkout in chosen.checkouts}) < 2:
+    sys.exit(f"OLD and NEW are both {chosen.checkouts[0].resolve()}; expected two checkouts")
 left, all_of, spent, failed, lock = {}, {}, collections.defaultdict(list), [], threading.Lock()
 caches, cached = collections.defaultdict(tempfile.TemporaryDirectory), collections.defaultdict(set)
 for checkout in chosen.checkouts:
@@ -75,6 +80,8 @@ for checkout in chosen.checkouts:
         if not (folder / ("tests.xml" if chosen.tests else "build.ninja")).exists():
             sys.exit(f"{folder} has not been built and tested: run ./dev test there first")
         left[checkout] += [(folder, *work) for work in (tests if chosen.tests else units)(folder)]
+    if not left[checkout]:
+        sys.exit(f"{checkout} has nothing to {'run' if chosen.tests else 'compile'} in {chosen.presets}")
     all_of[checkout] = collections.Counter(kind for _, kind, _, _ in left[checkout])
     random.Random(1).shuffle(left[checkout])
 end = time.monotonic() + chosen.seconds
