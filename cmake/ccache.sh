@@ -39,6 +39,6 @@ if [ -n "$header" ]; then
   sed -e 's/\\$//' -e '1s/^[^:]*://' "$inputs" | xargs cat | cksum >"$output.sum"
   exit
 fi
-# Which headers a unit was made from is read in the compiler's list of them (CCACHE_DEPEND), not found out by preprocessing it.
+# CCACHE_DEPEND: the cache takes a unit's headers from the compiler's list, and does not preprocess the unit first.
 CCACHE_BASEDIR=$checkout CCACHE_NOHASHDIR=1 CCACHE_PCH_EXTSUM=1 CCACHE_DEPEND=1 \
   CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime exec ccache "$@"

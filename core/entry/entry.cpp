@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "core/base/error.h"
-#include "core/entry/maker.h"
 
 namespace troupe {
 namespace {
@@ -23,14 +22,6 @@ Parameter::Parameter(Parameter&&) noexcept = default;
 Parameter& Parameter::operator=(const Parameter&) = default;
 Parameter& Parameter::operator=(Parameter&&) noexcept = default;
 Parameter::~Parameter() = default;
-
-void internal::set_types(Entry& entry, std::initializer_list<std::string (*)()> types) {
-  if (types.size() != entry.parameters.size())
-    throw_invalid("entry " + entry.name + " names " + std::to_string(entry.parameters.size()) +
-                  " parameters; its function has " + std::to_string(types.size()));
-  auto parameter = entry.parameters.begin();
-  for (const auto& type : types) (parameter++)->type = type();
-}
 
 // What that type of a parameter makes of a value: numbers and empty tables of a shell do not say which kind
 // they are.

@@ -208,7 +208,7 @@ class Block {
       if (threads_[i].state == State::finished) gone |= 1u << (i - first);
     }
     const unsigned there = last - first == 32 ? ~0u : (1u << (last - first)) - 1;
-    if ((mask & there & ~(waiting | gone))) return false;
+    if (mask & there & ~(waiting | gone)) return false;
     for (unsigned i = first; i < last; ++i)
       if (threads_[i].state == State::in_warp) threads_[i].state = State::ready;
     Warp& w = warps_[warp];

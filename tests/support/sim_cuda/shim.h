@@ -69,8 +69,7 @@ void translate(Translator& t, T& argument) {
 }
 
 /// F is a lambda that holds a kernel and its arguments: it translates them, or runs the kernel if there is no
-/// translator. (Most of the time to compile a kernel was for tuples and for pointers to each of their
-/// classes.)
+/// translator. (A tuple of the arguments, and a pointer to its class, took half of a kernel's compile time.)
 template <class F>
 class KernelOf final : public Kernel {
  public:
@@ -88,10 +87,10 @@ cudaError_t enqueue(const char* name, cudaStream_t stream, dim3 grid, dim3 block
 template <class... P>
 cudaError_t launch(const char* name, cudaStream_t stream, void (*kernel)(P...), dim3 grid, dim3 block,
                    size_t shared_bytes, std::type_identity_t<P>... arguments) {
-  auto held = [kernel, ... held = arguments](Translator* t) mutable {
+  auto work = [kernel, ... held = arguments](Translator* t) mutable {
     t ? (sim_cuda::translate(*t, held), ...) : kernel(held...);
   };
-  return enqueue(name, stream, grid, block, shared_bytes, std::unique_ptr<Kernel>(new KernelOf(held)));
+  return enqueue(name, stream, grid, block, shared_bytes, std::unique_ptr<Kernel>(new KernelOf(work)));
 }
 
 /// The calling thread's next launch with this pointer touches no more than these bytes in front of and behind
