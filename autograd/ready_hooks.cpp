@@ -99,13 +99,13 @@ WatchHandle WatchHandle::watch(const char* what, const Tensors& leaves, Told hoo
   for (size_t i = 0; i < leaves.size(); ++i) {
     const Tensor& leaf = leaves[i];
     if (!leaf.defined()) throw_invalid(part + "tensor " + std::to_string(i) + " is undefined");
-    if (!leaf.is_leaf() || !leaf.requires_grad())
+    if (!leaf.is_leaf() || !is_floating(leaf.dtype()) || (!leaf.requires_grad() && !may_wait))
       throw_invalid(part + "tensor " + std::to_string(i) + " (" + leaf.summary() +
                     ") is no leaf that needs a gradient");
     for (size_t k = 0; k < i; ++k)
       if (leaves[k].is_same(leaf))
         throw_invalid(part + "tensors " + std::to_string(k) + " and " + std::to_string(i) + " are the same");
-    handle.edges_.push_back(leaf.gradient_edge());
+    handle.edges_.push_back(accumulator_of(leaf));
   }
   handle.set_ = std::make_shared<WatchHandle::Set>(std::move(hook), leaves.size(), without, may_wait);
   for (size_t i = 0; i < leaves.size(); ++i) {

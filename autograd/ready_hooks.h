@@ -25,7 +25,7 @@ class PassGradients {
   /// The gradient of the leaf, which then has nothing of the pass; undefined: none came. Other passes keep
   /// theirs.
   virtual Tensor take(const Tensor& leaf) = 0;
-  /// Adds to it. `grad` is kept as it is: nobody may change it any more.
+  /// Adds to it, also if the leaf is frozen here. `grad` is kept as it is: nobody may change it any more.
   virtual void add(const Tensor& leaf, Tensor grad) = 0;
 };
 
@@ -97,6 +97,7 @@ class WatchHandle {
 /// over other workers, say. `pass` moves the pass's own part, so a pass that fails still leaves gradients as
 /// they were. The pass waits for such hooks when all of them have been told, so that they may wait for each
 /// other's partners. Only passes of contexts have them; a local one is `invalid` before anything has run.
+/// `params` may be frozen (requires_grad_(false)), now or later: while one is, no pass brings it a gradient.
 [[nodiscard]] WatchHandle register_ready_hook(const Tensors& params, WaitingHook hook);
 
 /// What the sets of watched leaves were told in one pass. Thread-safe; the hooks run outside its lock.

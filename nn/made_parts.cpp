@@ -30,7 +30,7 @@ MadeModule::MadeModule(MadeParts& parts) : modules_(modules_of(parts)) {
     for (const Tensor& t : m->parameters()) known.insert(t.impl());
   std::erase_if(parts.leaves, [](const Tensor& t) { return t.is_sole_handle(); });  // the actor let go of it
   for (const Tensor& t : parts.leaves)
-    if (t.requires_grad() && !known.contains(t.impl())) tensors_.push_back(t);
+    if (!known.contains(t.impl())) tensors_.push_back(t);
   training_ = modules_.empty() || modules_.front()->training();
 }
 

@@ -18,11 +18,9 @@ class GradientsInPass final : public PassGradients {
   Tensor total(const Tensor& leaf) const override { return state()->gradient(leaf); }
   Tensor take(const Tensor& leaf) override { return state()->take(pass_, leaf); }
   void add(const Tensor& leaf, Tensor grad) override {
-    if (!leaf.is_leaf() || !leaf.requires_grad() || grad.shape() != leaf.shape() ||
-        grad.dtype() != leaf.dtype())
+    if (!leaf.is_leaf() || grad.shape() != leaf.shape() || grad.dtype() != leaf.dtype())
       throw_invalid("[backward] a hook cannot add " + grad.summary() + " to the gradient of " +
-                    leaf.summary() +
-                    ": a gradient of the shape and dtype of a leaf that needs one is expected");
+                    leaf.summary() + ": a gradient of the shape and dtype of a leaf is expected");
     state()->accumulate_kept(pass_, leaf, std::move(grad));
   }
 

@@ -88,6 +88,9 @@ class Accumulate final : public Node {
   Ref<TensorImpl> leaf_;
 };
 
+/// Of a leaf of a floating dtype, whether it needs a gradient now or not: where its gradients go while it does.
+Edge accumulator_of(const Tensor& leaf);
+
 /// The autograd side of a leaf.
 struct AutogradMeta {
   bool requires_grad = false;

@@ -84,10 +84,15 @@ Edge Tensor::gradient_edge() const {
   if (t.grad_fn) return t.grad_fn;
   if (!needs_gradient(t)) return {};
   LeafUses::note(*this);
+  return accumulator_of(*this);
+}
+
+Edge accumulator_of(const Tensor& leaf) {
+  TensorImpl& t = *leaf.impl();
   AutogradMeta& meta = meta_of(t);
   std::lock_guard lock(meta.mutex);
   if (meta.accumulator && meta.accumulator->try_retain()) return {Ref<Node>::adopt(meta.accumulator), 0};
-  auto accumulator = make_ref<Accumulate>(impl_);
+  auto accumulator = make_ref<Accumulate>(Ref<TensorImpl>(&t));
   add_kept_hooks(t, *accumulator);
   meta.accumulator = accumulator.get();
   return {std::move(accumulator), 0};

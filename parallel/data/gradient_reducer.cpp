@@ -27,7 +27,7 @@ uint64_t context_of_call() {
 // A call of backward() or reduce(). Unless it comes to its end, nobody waits for this member.
 class GradientReducer::Call {
  public:
-  explicit Call(std::shared_ptr<State> state)
+  explicit Call(std::shared_ptr<ReducerState> state)
       : state_(std::move(state)), number_(state_->next_call()), plan(state_->plan_of(number_)) {}
   Call(const Call&) = delete;
   ~Call() {
@@ -44,7 +44,7 @@ class GradientReducer::Call {
   void end() { is_over_ = true; }
 
  private:
-  const std::shared_ptr<State> state_;
+  const std::shared_ptr<ReducerState> state_;
   const uint64_t number_;
   Error why_{ErrorKind::cancelled, "its call was cancelled"};
   bool is_over_ = false;
@@ -58,7 +58,8 @@ GradientReducer::GradientReducer(Group group, Tensors parameters, const ReducerO
 
 GradientReducer::GradientReducer(Group group, Tensors parameters, const ReducerOptions& options,
                                  std::vector<std::shared_ptr<PartPieces>> parts)
-    : state_(std::make_shared<State>(std::move(group), std::move(parameters), options, std::move(parts))) {
+    : state_(std::make_shared<ReducerState>(std::move(group), std::move(parameters), options,
+                                            std::move(parts))) {
   Tensors watched = state_->parameters;
   watched.push_back(state_->anchor);
   hooks_ = autograd::register_ready_hook(
@@ -78,8 +79,12 @@ Tensor GradientReducer::anchor() const { return state_->anchor; }
 Tensors GradientReducer::pieces() const {
   if (!state_->cut) return state_->parameters;
   Tensors all;
-  for (const auto& p : state_->cut->pieces())
-    if (p.piece.defined()) all.push_back(p.piece);
+  const auto& cut = state_->cut->pieces();
+  for (size_t i = 0; i < cut.size(); ++i)
+    if (!cut[i].whole.defined())
+      all.push_back(state_->parameters[i]);
+    else if (cut[i].piece.defined())
+      all.push_back(cut[i].piece);
   return all;
 }
 
@@ -89,8 +94,12 @@ Tensors GradientReducer::gradients() const {
     for (const Tensor& p : state_->parameters) all.push_back(autograd::context_gradient(p));
     return all;
   }
-  for (const auto& p : state_->cut->pieces())
-    if (p.piece.defined()) all.push_back(optim::context_gradient(p, *state_->cut));
+  const auto& cut = state_->cut->pieces();
+  for (size_t i = 0; i < cut.size(); ++i)
+    if (!cut[i].whole.defined())
+      all.push_back(autograd::context_gradient(state_->parameters[i]));
+    else if (cut[i].piece.defined())
+      all.push_back(optim::context_gradient(cut[i], *state_->cut));
   return all;
 }
 
@@ -138,6 +147,11 @@ Task<double> GradientReducer::backward(Tensor loss, double rows, autograd::Backw
     if (rows > 0 && (!loss.defined() || loss.numel() != 1))
       throw_invalid(fmt::format("{}the loss of {} rows is {}: expected a tensor of one element, their mean",
                                 kOfReducer, rows, loss.defined() ? loss.summary() : "undefined"));
+    if (rows > 0 && !loss.requires_grad())
+      throw_invalid(
+          std::string(kOfReducer) +
+          "the loss needs no gradient: all that it was computed from is frozen, or grad mode was off; "
+          "a member that has nothing to learn brings {} and 0 rows");
   });
   if (rows == 0) return run(state_, {}, {}, 0, 0, true, options);
   return run(state_, {loss}, {ones_like(loss)}, loss.item(), rows, true, options);
@@ -149,8 +163,9 @@ Task<void> GradientReducer::reduce(Tensors leaves, Tensors gradients, double row
   (void)co_await reducing;
 }
 
-Task<double> GradientReducer::run(std::shared_ptr<State> state, Tensors roots, Tensors gradients, double loss,
-                                  double rows, bool weighted, autograd::BackwardOptions options) {
+Task<double> GradientReducer::run(std::shared_ptr<ReducerState> state, Tensors roots, Tensors gradients,
+                                  double loss, double rows, bool weighted,
+                                  autograd::BackwardOptions options) {
   // Before `call`: where this coroutine is ended, the others hear why before they hear of these.
   Future<Tensor> adding;
   Future<void> passing;

@@ -18,6 +18,7 @@
 namespace troupe::parallel {
 
 class PartPieces;
+class ReducerState;
 
 struct ReducerOptions {
   std::string name = "gradients";  ///< of several reducers that a member has in one group, each has another
@@ -94,12 +95,15 @@ class GradientReducer {
   /// `weight`: how many rows a pass counts for that is none of backward() or reduce(), of whose mean it is.
   Accumulation accumulate(double weight = 1) const;
 
-  /// Of the last pass, in their order: numbers of those parameters that need gradients.
+  /// Of the last pass, in their order: numbers of the parameters in each. One that is frozen on the first
+  /// member (requires_grad_(false)) may be in none; whether others have gradients of it, all find out when
+  /// the pass is over.
   std::vector<std::vector<size_t>> buckets() const;
 
   /// What this member updates: leaves, some of which may be pieces of parameters, and show their elements.
-  /// With Shard::none the parameters. Contexts have gradients of whole parameters with Shard::state, and of
-  /// pieces alone with Shard::gradients.
+  /// With Shard::none the parameters. Those that were frozen when the reducer was made are whole on all.
+  /// Contexts have gradients of whole parameters with Shard::state, and of pieces alone with
+  /// Shard::gradients.
   Tensors pieces() const;
   /// Of those, in the context of the call.
   Tensors gradients() const;
@@ -118,13 +122,12 @@ class GradientReducer {
   void set_accumulating(bool on) const;
 
  private:
-  class State;
   class Call;
   template <class F>
   void check(F f) const;
-  static Task<double> run(std::shared_ptr<State> state, Tensors roots, Tensors gradients, double loss,
+  static Task<double> run(std::shared_ptr<ReducerState> state, Tensors roots, Tensors gradients, double loss,
                           double rows, bool weighted, autograd::BackwardOptions options);
-  std::shared_ptr<State> state_;
+  std::shared_ptr<ReducerState> state_;
   autograd::WatchHandle hooks_;
 };
 

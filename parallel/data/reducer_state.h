@@ -17,6 +17,7 @@
 namespace troupe::parallel {
 
 constexpr const char* kOfReducer = "[GradientReducer] ";  // begins its errors
+constexpr const char* kIdle = "/others";  // ends tags of what goes for parameters that are in no bucket
 
 /// What is known of a pass when it begins.
 struct PassPlan {
@@ -29,11 +30,13 @@ struct PassPlan {
 /// t * factor.
 Tensor scaled(const Tensor& t, double factor);
 
+class PassReduction;
+
 /// Thread-safe.
-class GradientReducer::State : public std::enable_shared_from_this<State> {
+class ReducerState : public std::enable_shared_from_this<ReducerState> {
  public:
-  State(Group of, const Tensors& all, const ReducerOptions& options,
-        std::vector<std::shared_ptr<PartPieces>> of_parts);
+  ReducerState(Group of, const Tensors& all, const ReducerOptions& options,
+               std::vector<std::shared_ptr<PartPieces>> of_parts);
 
   Future<void> told(size_t index, const std::shared_ptr<autograd::PassGradients>& pass);
   /// The leaf whose gradient in a context is what its passes have left unreduced of a parameter.
@@ -72,7 +75,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
     return accumulating_.contains(context);
   }
   void forget_pass(uint64_t number) {
-    std::map<uint64_t, std::shared_ptr<Reduction>>::node_type gone;  // let go after the lock
+    std::map<uint64_t, std::shared_ptr<PassReduction>>::node_type gone;  // let go after the lock
     const internal::Lock lock(mutex_);
     gone = reductions_.extract(number);
   }
@@ -85,6 +88,8 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
     return {.tag = tag, .single_use = true, .timeout = timeout};
   }
 
+  /// Whether the first member says in which order buckets are made, and of which parameters.
+  bool asks_for_order() const { return asks_for_order_; }
   /// In which buckets are made, as far as this member knows.
   std::vector<size_t> order() const {
     const internal::Lock lock(mutex_);
@@ -113,7 +118,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
     return t;
   }
   size_t own_buckets() const { return buckets().size() - parts.size(); }
-  class Reduction;
+  void cut_for(const ReducerOptions& options);
   struct Accumulating {
     int scopes = 0;
     double weight = 1;  // of the gradients of passes that are none of backward() or reduce()
@@ -125,7 +130,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   const BucketSizes sizes;
   const Compression compression;
   const std::unique_ptr<Residuals> residuals;            ///< null: nothing is left out
-  Tensors parameters;                                    ///< and proxies of those of parts
+  Tensors parameters;                                    ///< frozen ones, too, and proxies of those of parts
   std::shared_ptr<CutParameters> cut;                    ///< null: Shard::none
   const std::vector<std::shared_ptr<PartPieces>> parts;  ///< of the last buckets
   /// Reached by every pass. The gradient that backward() gives it is the number of its call; else it is 0.
@@ -134,6 +139,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   const Tensor brought = leaf_of(zeros({2}, float64));
 
  private:
+  bool asks_for_order_ = false;
   mutable internal::Mutex mutex_;
   Tensors unreduced_ TROUPE_GUARDED_BY(mutex_);
   std::vector<size_t> order_ TROUPE_GUARDED_BY(mutex_);
@@ -141,8 +147,8 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   std::vector<std::vector<size_t>> buckets_ TROUPE_GUARDED_BY(mutex_);
   uint64_t last_call_ TROUPE_GUARDED_BY(mutex_) = 0;
   std::map<uint64_t, PassPlan> calls_ TROUPE_GUARDED_BY(mutex_);
-  std::map<uint64_t, Accumulating> accumulating_ TROUPE_GUARDED_BY(mutex_);              // by context
-  std::map<uint64_t, std::shared_ptr<Reduction>> reductions_ TROUPE_GUARDED_BY(mutex_);  // by pass
+  std::map<uint64_t, Accumulating> accumulating_ TROUPE_GUARDED_BY(mutex_);                  // by context
+  std::map<uint64_t, std::shared_ptr<PassReduction>> reductions_ TROUPE_GUARDED_BY(mutex_);  // by pass
 };
 
 }  // namespace troupe::parallel

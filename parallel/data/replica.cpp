@@ -30,8 +30,8 @@ struct Joined {
   bool divides = false;  // Shard::none does not
 };
 
-constexpr std::string_view kReplica = "replica ";  // begins what is attached to the actor
-std::string attachment(const std::string& key) { return std::string(kReplica) + key; }
+constexpr const char* kReplica = "replica ";  // begins what is attached to the actor
+std::string attachment(const std::string& key) { return kReplica + key; }
 
 std::shared_ptr<Joined> find_joined(const std::string& key) {
   auto& attachments = internal::actors::current_cell()->attachments();
@@ -101,7 +101,19 @@ void draw_apart(const nn::HeldModule& held, const std::map<std::string, Tensor>&
   if (held) held->load_rng_state(places);
 }
 
+// Those of the parameters that a replica updates as they are, as all others do.
+Tensors whole_in(const Tensors& parameters, const Tensors& updated) {
+  Tensors all;
+  for (const Tensor& p : parameters)
+    if (std::ranges::any_of(updated, [&](const Tensor& t) { return t.is_same(p); })) all.push_back(p);
+  return all;
+}
+
 Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
+  if (is_replica())  // their passes would wait for those that are not among these
+    throw_invalid(
+        "[data parallel] actor " + internal::actors::current_cell()->label() +
+        " is one of other replicas: let go of the DataParallel or Pipelines that made it one first");
   const auto shard = static_cast<Shard>(order.shard);
   const auto reduce = static_cast<Per>(order.reduce);
   const CutParts parts =
@@ -125,8 +137,8 @@ Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
   here->divides = shard != Shard::none;
   tp::count_copies_anew();
   internal::actors::current_cell()->attachments()[attachment(order.key)] = here;
-  if (order.group.rank() > 0 && shard == Shard::none)
-    for (const Tensor& p : parameters) optim::leave_out_of_norms(p);
+  if (order.group.rank() > 0)
+    optim::leave_out_of_norms(kReplica, whole_in(parameters, here->reducer.pieces()));
   Tensors all = parameters;
   all.insert(all.end(), buffers.begin(), buffers.end());
   const auto mine = random_places(held);
@@ -198,7 +210,8 @@ void load_state_dict(Actor& actor, const std::string& key, const StateDict& stat
 void set_accumulating(const std::string& key, bool on) { joined(key)->reducer.set_accumulating(on); }
 
 void leave_replicas(const std::string& key) {
-  internal::actors::current_cell()->attachments().erase(attachment(key));
+  if (internal::actors::current_cell()->attachments().erase(attachment(key)))
+    optim::leave_out_of_norms(kReplica, {});
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <ranges>
+
 #include "actors/worker/start_task.h"
 
 namespace troupe::parallel {
@@ -10,14 +12,15 @@ CutParameters::CutParameters(const Group& group, const Tensors& parameters,
                              std::vector<std::vector<size_t>> buckets, Shard shard, std::string name,
                              std::optional<Duration> timeout)
     : group_(group), buckets_(std::move(buckets)), shard_(shard), name_(std::move(name)), timeout_(timeout) {
-  for (size_t i = 0; i < parameters.size(); ++i) {
+  pieces_.resize(parameters.size());
+  for (const size_t i : std::views::join(buckets_)) {
     const Tensor& p = parameters[i];
     if (!p.is_contiguous())
       throw_invalid(
           fmt::format("[GradientReducer] parameter {} ({}) is not contiguous, and {} cuts it: make it "
                       "of contiguous elements, or write Shard::none",
                       i, p.summary(), parallel::word(shard)));
-    pieces_.push_back({p, {}, 0, p.shape()});
+    pieces_[i] = {p, {}, 0, p.shape()};
   }
   for (const auto& bucket : buckets_) {
     std::vector<int64_t> counts;

@@ -19,8 +19,8 @@ namespace troupe::parallel {
 class CutParameters final : public optim::ParameterPieces,
                             public std::enable_shared_from_this<CutParameters> {
  public:
-  /// `buckets`: numbers of the parameters of each. `name`: begins the tags of what is gathered. `invalid` if
-  /// a parameter is not contiguous.
+  /// `buckets`: numbers of the parameters of each; those in none are not divided. `name`: begins the tags of
+  /// what is gathered. `invalid` if a parameter that is divided is not contiguous.
   CutParameters(const Group& group, const Tensors& parameters, std::vector<std::vector<size_t>> buckets,
                 Shard shard, std::string name, std::optional<Duration> timeout);
 
@@ -32,6 +32,9 @@ class CutParameters final : public optim::ParameterPieces,
   /// The last gather(): it fails if that did.
   Future<void> gathered() const;
 
+  const std::vector<std::vector<size_t>>& buckets() const& { return buckets_; }
+  std::vector<std::vector<size_t>> buckets() && { return buckets_; }
+  /// By parameter; nothing in the place of one that is not divided.
   const std::vector<Piece>& pieces() const override { return pieces_; }
   bool whole_gradients() const override { return shard_ == Shard::state; }
   Future<void> gather() override;

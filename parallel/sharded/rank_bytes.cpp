@@ -34,6 +34,7 @@ void add_parameters(Actor& actor, RankBytes& out) {
   std::vector<const TensorImpl*> counted;
   for (const auto& some : optim::pieces_here())
     for (const auto& p : some->pieces()) {
+      if (!p.whole.defined()) continue;  // not divided
       const auto size = p.shape.numel() * static_cast<int64_t>(item_size(p.whole.dtype()));
       const int64_t piece = bytes_of(p.piece);
       const bool in_part = some->word() == std::string_view(word(Shard::all));

@@ -93,7 +93,7 @@ OwnedPieces pieces_of(Actor& actor) {
     for (const auto& p : some->pieces()) {
       std::vector<std::string> names = p.names;  // also where the actor has no element of it
       for (const auto& [name, t] : held->named_parameters())
-        if (p.whole.is_same(t)) names.push_back(name);
+        if (p.whole.defined() && p.whole.is_same(t)) names.push_back(name);
       for (const std::string& name : names) {
         OwnedPiece& piece = out.try_emplace(name, OwnedPiece::all_of(p.shape)).first->second;
         piece.flat = true, piece.from = p.from, piece.count = p.piece.defined() ? p.piece.numel() : 0;

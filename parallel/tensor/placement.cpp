@@ -98,11 +98,13 @@ void count_copies_once(size_t rank) {
   const auto is_cut = [&](const Tensor& p) {
     return std::ranges::any_of(cut, [&](const Tensor& t) { return t.is_same(p); });
   };
+  Tensors copies;
   for (const Tensor& p : cell->object().parameters())
-    if (p.is_leaf() && !is_cut(p)) optim::leave_out_of_norms(p);  // the others are whole for this call alone
+    if (p.is_leaf() && !is_cut(p)) copies.push_back(p);  // the others are whole for this call alone
   for (const auto& pieces : optim::pieces_here())
     for (const auto& p : pieces->pieces())
-      if (p.piece.defined() && !is_cut(p.whole) && !is_cut(p.piece)) optim::leave_out_of_norms(p.piece);
+      if (p.piece.defined() && !is_cut(p.whole) && !is_cut(p.piece)) copies.push_back(p.piece);
+  optim::leave_out_of_norms("copy of rank 0", std::move(copies));
 }
 
 void cut_piece(const Tensor& parameter, const Tensor& piece) {

@@ -48,7 +48,27 @@ struct Plain : Actor {
   static constexpr auto remote = methods<>;
 };
 
+// Whose own tensors are frozen now and then.
+struct TwoTensors : Actor {
+  void freeze(bool first, bool second) { a.requires_grad_(!first), b.requires_grad_(!second); }
+  int64_t count() { return int64_t(parameters().size()); }
+  Tensor a = ones({2}).requires_grad_(), b = zeros({3}).requires_grad_();
+  static constexpr auto remote = methods<&TwoTensors::freeze, &TwoTensors::count>;
+};
+
 }  // namespace
+
+TEST_CASE("an actor's own tensors keep their names, frozen or not") {
+  auto cluster = Cluster::in_process(1, hosting<TwoTensors>());
+  auto actor = cluster->spawn<TwoTensors>("w0");
+  for (const auto& [first, second] : {std::pair(false, false), {true, false}, {false, true}, {true, true}}) {
+    actor.call<&TwoTensors::freeze>(first, second).get();
+    const auto parameters = nn::remote_parameters(actor).get();
+    CHECK(actor.call<&TwoTensors::count>().get() == 2);
+    CHECK(parameters.at("tensor0").numel() == 2);
+    CHECK(parameters.at("tensor1").numel() == 3);
+  }
+}
 
 TEST_CASE("parameters, states and modes of a module are read and set from afar") {
   auto cluster = Cluster::in_process(3, hosting<Shard, Plain>());

@@ -341,7 +341,9 @@ TEST_CASE("what parts cannot do is refused, naming the part") {
   CHECK_THAT(error_of([&] { (void)lamb.parameters_by_group(); }).what(),
              Contains("lamb takes the norms of whole parameters") && Contains("Shard::all"));
   {
-    DataParallel<PartsActor> again(net.replicas(), DataParallelOptions{.shard = Shard::all});
+    const auto actors = net.replicas();
+    replicas.net.reset();
+    DataParallel<PartsActor> again(actors, DataParallelOptions{.shard = Shard::all});
     CHECK_THAT(error_of([&] { again.ready().get(); }).what(),
                Contains("part first of actor PartsActor#0") && Contains("was cut before"));
   }

@@ -22,6 +22,7 @@ namespace troupe::optim {
 namespace {
 
 constexpr const char* kNotInNorms = "optim.not_in_norms";  // attached to an actor: leave_out_of_norms()
+using NotInNorms = std::map<std::string, Tensors>;         // by reason
 
 using AllPieces = std::vector<std::shared_ptr<ParameterPieces>>;
 
@@ -237,9 +238,10 @@ std::vector<double> sizes(Actor&, internal::actors::Invocation& call, const std:
   const Tensors& parameters = updated.tensors;
   Tensors grads = updated.gradients(parameters);
   if (const auto& kept = call.cell()->attachments(); kept.contains(kNotInNorms))
-    for (const Tensor& elsewhere : std::any_cast<const Tensors&>(kept.at(kNotInNorms)))
+    for (const auto& [reason, elsewhere] : std::any_cast<const NotInNorms&>(kept.at(kNotInNorms)))
       for (size_t i = 0; i < grads.size(); ++i)
-        if (parameters[i].is_same(elsewhere)) grads[i] = {};
+        if (std::ranges::any_of(elsewhere, [&](const Tensor& t) { return t.is_same(parameters[i]); }))
+          grads[i] = {};
   return gradient_sizes(grads, largest);
 }
 
@@ -308,13 +310,10 @@ void set_copy_on_write() {
   cell->attachments()[kCopyOnWrite] = true;
 }
 
-void leave_out_of_norms(const Tensor& parameter) {
+void leave_out_of_norms(const std::string& reason, Tensors parameters) {
   std::any& kept = internal::actors::current_cell()->attachments()[kNotInNorms];
-  if (!kept.has_value()) kept = Tensors();
-  auto& all = std::any_cast<Tensors&>(kept);
-  for (const Tensor& t : all)
-    if (t.is_same(parameter)) return;
-  all.push_back(parameter);
+  if (!kept.has_value()) kept = NotInNorms();
+  std::any_cast<NotInNorms&>(kept)[reason] = std::move(parameters);
 }
 
 void install_distributed(internal::actors::Worker& worker) {

@@ -147,7 +147,7 @@ class Owned {
     for (nn::Module* m : alive)
       if (!inside.contains(m)) modules_.emplace_back(numbered(counts, class_of(*m)) + ".", m);
   }
-  // Trained tensors that are in no module, nor pieces of such.
+  // Tensors to train, frozen or not, that are in no module, nor pieces of such.
   void find_tensors(const void* actor, const MadeParts* parts) {
     std::set<const TensorImpl*> known;
     if (actor)
@@ -163,8 +163,7 @@ class Owned {
             tensors_.emplace_back(prefix + "param" + std::to_string(i), t);
     size_t number = 0;
     for (size_t i = 0; parts && i < parts->leaves.size(); ++i)
-      if (const Tensor& t = parts->leaves[i];
-          !t.is_sole_handle() && t.requires_grad() && known.insert(t.impl()).second)
+      if (const Tensor& t = parts->leaves[i]; !t.is_sole_handle() && known.insert(t.impl()).second)
         tensors_.emplace_back("tensor#" + std::to_string(number++), t);
   }
   static std::string class_of(const nn::Module& module) {

@@ -15,7 +15,9 @@ namespace troupe::optim {
 class ParameterPieces {
  public:
   struct Piece {
-    Tensor whole;  ///< a parameter of the actor; or what pieces lie in that are its parameters themselves
+    /// A parameter of the actor; or what pieces lie in that are its parameters themselves. Undefined: nothing
+    /// is divided here.
+    Tensor whole;
     /// A leaf of one dimension that shows elements [from, from + numel) of it. Undefined: others have all.
     Tensor piece;
     int64_t from = 0;

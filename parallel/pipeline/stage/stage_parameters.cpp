@@ -18,7 +18,7 @@ Tensor give(Actor& actor, const std::string& name) { return parameter_of(actor, 
 
 Task<void> tie(Actor& actor, std::string name, AnyRef of, std::string name_there) {
   const Tensor mine = parameter_of(actor, name);
-  optim::leave_out_of_norms(mine);
+  optim::leave_out_of_norms("tie of " + name, {mine});
   const optim::FirstValues coming;
   const auto asked = kParameter.ask(of, name_there);
   const Tensor value = co_await asked;
