@@ -14,6 +14,7 @@ Future<Value> AnyRef::call(const std::string& method, ValueList args,
   internal::actors::Worker& at = worker();
   const internal::rref::Handle& actor = *handle();
   actor.table().check(actor.id());
+  options.held = &actor;
   return at.call(actor.id(), actor.type() + "::" + method, internal::net::method_id(method), std::move(args),
                  std::move(options));
 }

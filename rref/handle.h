@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "actors/calls/held.h"
 #include "core/value/value.h"
 
 namespace troupe::internal::rref {
@@ -12,7 +13,7 @@ class RefTable;
 
 /// A counted reference on this worker, shared by all copies of an RRef. May outlive the worker: uses then
 /// fail.
-class Handle {
+class Handle : public actors::Held {
  public:
   Handle(std::shared_ptr<RefTable> table, ObjectId id, const std::string& type);
   ~Handle();

@@ -86,6 +86,7 @@ Future<Value> call(const HandlePtr& actor, std::string_view method, ValueList ar
   std::string label = (actor->type() + "::").append(method);
   try {
     actor->table().check(actor->id());
+    options.held = actor.get();
     return actor->table().worker().call(actor->id(), label, net::method_id(method), std::move(args),
                                         std::move(options));
   } catch (...) {

@@ -33,11 +33,12 @@ std::string RefTable::describe(const Handle& handle) const {
 }
 
 Future<Value> RefTable::ask(const Handle& handle, uint64_t question, const char* label,
-                            const actors::CallOptions& options) {
+                            actors::CallOptions options) {
   const std::string what = label + handle.type();
   try {
     check(handle.id());
-    return worker().call(handle.id(), what, question, {}, options);
+    options.held = &handle;
+    return worker().call(handle.id(), what, question, {}, std::move(options));
   } catch (...) {
     return Future<Value>::failed(current_error().crossing(what));
   }

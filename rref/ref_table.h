@@ -111,8 +111,7 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
               const std::string& name, uint64_t seed, std::string path);
   void give_name(const std::string& name, const ObjectId& id, const std::string& type);
   void name_given(const std::string& name);
-  Future<Value> ask(const Handle& handle, uint64_t question, const char* label,
-                    const actors::CallOptions& options);
+  Future<Value> ask(const Handle& handle, uint64_t question, const char* label, actors::CallOptions options);
   void admit(const ObjectId& id, const std::shared_ptr<actors::ActorCell>& cell);
   // Has an object of this worker not been made yet?
   bool may_come(const ObjectId& id) const TROUPE_REQUIRES(mutex_);

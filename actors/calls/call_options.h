@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "actors/calls/flow_limits.h"
+#include "actors/calls/held.h"
 #include "core/async/future.h"
 #include "core/base/clock.h"
 #include "core/value/value.h"
@@ -33,6 +34,7 @@ struct CallOptions {
   std::optional<OnFull> on_full;  ///< empty: the worker's
   /// Arguments that are null: results of other calls, which go straight from their workers to the callee.
   std::vector<LateReply> late = {};
+  const Held* held = nullptr;  ///< the reference that the call is made with; null: its object needs none
 };
 
 }  // namespace troupe::internal::actors

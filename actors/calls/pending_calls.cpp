@@ -20,7 +20,7 @@ PendingCalls::PendingCalls(FlowLimits limits) : flow_(limits) {}
 PendingCalls::~PendingCalls() = default;
 
 PendingCalls::Added PendingCalls::add(uint64_t id, PendingCall call, net::Call* message,
-                                      const ObjectId& actor, size_t bytes, OnFull on_full) {
+                                      const ObjectId& actor, size_t bytes, OnFull on_full, const Held* held) {
   Added out;
   Lock lock(mutex_);
   if (call.to_actor) {
@@ -36,6 +36,7 @@ PendingCalls::Added PendingCalls::add(uint64_t id, PendingCall call, net::Call* 
       flow_.wait(id, actor, bytes);
       out.drain = flow_.begin_drain(actor.owner);  // those before it may have been given up
       if (!call.local) call.unsent = std::make_unique<net::Call>(std::move(*message));
+      if (held) call.held = held->shared_from_this();
       call.left.emplace();
       out.left = call.left->future();
     }

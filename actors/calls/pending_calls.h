@@ -19,6 +19,7 @@
 #include "actors/calls/call_limit.h"
 #include "actors/calls/caller_state.h"
 #include "actors/calls/flow_control.h"
+#include "actors/calls/held.h"
 #include "actors/runtime/cancellable.h"
 #include "core/async/future.h"
 #include "core/base/mutex.h"
@@ -43,6 +44,7 @@ struct PendingCall {
     std::function<void()> handed_over;  ///< where its result goes was decided; called if it went there
   };
   std::unique_ptr<Straight> straight = {};
+  std::shared_ptr<const Held> held = {};  ///< until it ends, if it has to wait for room or for arguments
   // ---- of PendingCalls
   bool sent = false;
   bool asked = false;       ///< its callee, what it is doing
@@ -76,9 +78,9 @@ class PendingCalls {
     std::optional<Future<void>> left;  ///< waits: ready when it has left or ended
     FlowControl::Sums taken;           ///< refused: the room that is taken
   };
-  /// `message` goes with a call that waits: it is taken then. `bytes`: of the message.
+  /// `message` goes with a call that waits: it is taken then, and `held` is kept. `bytes`: of the message.
   Added add(uint64_t id, PendingCall call, net::Call* message, const ObjectId& actor, size_t bytes,
-            OnFull on_full);
+            OnFull on_full, const Held* held = nullptr);
   struct Next {
     uint64_t id;
     Ref<Cancellable> local;

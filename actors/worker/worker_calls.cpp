@@ -93,6 +93,7 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
       late = std::make_shared<LateReplies>(*this, caller.label, std::move(options.late), pending.limit);
       future.watch([late](const Result<Value>& r) { late->ended(r.ok()); });
       pending.straight = std::make_unique<PendingCall::Straight>(late);
+      if (options.held) pending.held = options.held->shared_from_this();
       pending.limit = {};  // it counts from the last argument
       if (frame().deadline != TimePoint::max())
         pending.limit = {.made = clock().now(), .end = frame().deadline, .from = CallLimit::From::caller};
@@ -118,7 +119,7 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
     net::Call& message = local ? invocation->call() : call;
     if (id) {
       const auto added = pending_.add(id, std::move(pending), &call, target, bytes,
-                                      options.on_full.value_or(options_.on_full));
+                                      options.on_full.value_or(options_.on_full), options.held);
       if (added.sooner) {
         Lock lock(timer_mutex_);
         timer_poked_ = true;

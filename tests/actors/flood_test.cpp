@@ -1,9 +1,11 @@
 // More calls than there is room for: who waits, who is told, and that nothing is stuck.
 #include <catch2/catch.hpp>
 
+#include <atomic>
 #include <latch>
 #include <thread>
 
+#include "actors/cluster/quiesce.h"
 #include "actors/worker/worker.h"
 #include "tests/support/error_of.h"
 #include "tests/support/sim_cluster.h"
@@ -57,6 +59,55 @@ struct Sink : Actor {
   bool in_order = true;
   static constexpr auto remote = methods<&Sink::holds, &Sink::takes, &Sink::orderly, &Sink::waits,
                                          &Sink::open, &Sink::begun, &Sink::floods, &Sink::nested>;
+};
+
+std::atomic<int64_t> counted = 0;
+
+/// An actor that nobody keeps.
+struct Counted : Actor {
+  void counts() { ++counted; }
+  int64_t answers(int64_t n) {
+    ++counted;
+    return n;
+  }
+  static constexpr auto remote = methods<&Counted::counts, &Counted::answers>;
+};
+
+struct Source : Actor {
+  /// Sends an actor n messages and as many calls, and lets it go.
+  Task<int64_t> pours(std::string where, int64_t n) {
+    auto to = here().spawn<Counted>(where);
+    std::vector<Future<int64_t>> answers;
+    for (int64_t i = 0; i < n; ++i) {
+      to.tell<&Counted::counts>();
+      answers.push_back(to.call<&Counted::answers>(i));
+    }
+    to = {};
+    int64_t sum = 0;
+    for (const int64_t i : co_await all(answers)) sum += i;
+    co_return sum;
+  }
+  /// Messages alone, of which nobody hears.
+  void leaves(std::string where, int64_t n) {
+    const auto to = here().spawn<Counted>(where);
+    for (int64_t i = 0; i < n; ++i) to.tell<&Counted::counts>();
+  }
+  /// Asks for results that stay, and for the making of actors, behind calls that wait for room.
+  Task<int64_t> asks(std::string where, int64_t n) {
+    auto to = here().spawn<Counted>(where);
+    std::vector<Future<int64_t>> answers;
+    std::vector<Future<void>> made;
+    for (int64_t i = 0; i < n; ++i) {
+      answers.push_back(to.remote<&Counted::answers>(i).to_here());
+      made.push_back(here().spawn<Counted>(where).ready());
+    }
+    to = {};
+    int64_t sum = 0;
+    for (const int64_t i : co_await all(answers)) sum += i;
+    for (const auto& m : made) co_await m;
+    co_return sum;
+  }
+  static constexpr auto remote = methods<&Source::pours, &Source::leaves, &Source::asks>;
 };
 
 constexpr int64_t kElements = 1000;  // 4000 bytes and a header
@@ -170,4 +221,24 @@ TEST_CASE("calls that wait for room end with their deadline, their caller's wish
     CHECK(r.error().worker() == "w1");
   }
   for (const char* what : {"in_flight_bytes", "in_flight_calls", "pending_calls"}) CHECK(metrics(what) == 0);
+}
+
+TEST_CASE("calls that wait for room keep their actor, though its last reference goes", "[calls]") {
+  constexpr int64_t kCalls = 100;
+  auto cluster =
+      Cluster::in_process(3, hosting<Source, Counted>(), {.threads = 2, .limits = {.messages = 10}});
+  for (auto [from, to] : {std::pair("w1", "w2"), std::pair("w1", "w1"), std::pair("w0", "w1")}) {
+    INFO(from << " to " << to);
+    auto source = cluster->spawn<Source>(from);
+    counted = 0;
+    CHECK(source.call<&Source::pours>(to, kCalls).get() == kCalls * (kCalls - 1) / 2);
+    CHECK(counted == 2 * kCalls);
+    CHECK(source.call<&Source::asks>(to, kCalls).get() == kCalls * (kCalls - 1) / 2);
+    counted = 0;
+    source.call<&Source::leaves>(to, kCalls).get();
+    CHECK_FALSE(internal::actors::quiesce(cluster->worker(), TimePoint::max()));
+    CHECK(counted == kCalls);
+  }
+  nothing_in_flight(*cluster);
+  while (cluster->metrics("w1")["actors"] > 2) std::this_thread::yield();  // its own two sources
 }
