@@ -74,6 +74,7 @@ struct Checkpoint::Parts {
     refuse_link(path);
     const auto file = MappedFile::open(path.string(), kCheckpointTag, "an index");
     index = parse_checkpoint_index(file->text(), where_of(path));
+    refuse_other_step(path);
     opened.resize(index.files.size());
   }
 
@@ -83,6 +84,17 @@ struct Checkpoint::Parts {
     Safetensors tensors;
     PieceOffsets pieces;
   };
+
+  // A folder that was given another name: training would leave out the steps between.
+  void refuse_other_step(const fs::path& path) const {
+    const fs::path named = fs::absolute(path).lexically_normal().parent_path();
+    const auto step = step_of_checkpoint(named.filename().string());
+    if (!step || *step == index.step) return;
+    throw_invalid(
+        fmt::format("{}is of step {}, and its folder is named for step {}: give the folder its name "
+                    "back, {}, or move it away",
+                    where_of(path), index.step, *step, checkpoint_name(index.step)));
+  }
 
   fs::path path_of(const CheckpointFile& file) const { return folder / file.name; }
 

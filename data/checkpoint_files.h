@@ -26,15 +26,9 @@ CheckpointFile write_checkpoint_file(const std::string& folder, const std::strin
                                      const NamedTensors& tensors, bool model,
                                      const PieceOffsets& pieces = {});
 
-/// The tensors of a folder of safetensors files, as Hugging Face's `save_pretrained`, PyTorch's distributed
-/// checkpoints and Troupe write them: those that model.safetensors.index.json names, or, without it, those of
-/// all *.safetensors there. Pieces are put together. `invalid` as Safetensors, and for an index that names
-/// what is not there, tensors that two files have, and pieces that are missing.
-NamedTensors read_safetensors_folder(const std::string& folder);
-
 /// Where the checkpoint of a step is: dir/step-0000000120.
 std::string checkpoint_path(const std::string& dir, int64_t step);
-/// The steps in `dir` that have an index, ascending. Links do not count.
+/// The steps in `dir` that have an index, ascending. Links do not count; CheckpointFolder refuses them.
 std::vector<int64_t> committed_steps(const std::string& dir);
 
 /// A checkpoint, read. A value; copies share the mapped files. Const members may be called from several
@@ -42,7 +36,7 @@ std::vector<int64_t> committed_steps(const std::string& dir);
 class Checkpoint {
  public:
   /// Reads the index of the folder of a step. `invalid`, naming file, offset and reason, for one that is
-  /// missing or not as it was written.
+  /// missing or not as it was written, or is of another step than the folder's name says.
   explicit Checkpoint(const std::string& folder);
 
   const CheckpointIndex& index() const&;
@@ -69,7 +63,7 @@ std::string other_checkpoints(const std::string& dir, int64_t refused);
 class CheckpointFolder {
  public:
   /// Makes the folder, if it is missing, and locks it, until this object or the process ends. `invalid` where
-  /// another process has the lock, naming it.
+  /// another process has the lock, naming it, and where a link or a file is called as the folder of a step.
   explicit CheckpointFolder(std::string dir);
   ~CheckpointFolder();
   CheckpointFolder(const CheckpointFolder&) = delete;

@@ -29,24 +29,46 @@ namespace {
   fail(ErrorKind::failed, path, fmt::format("{}: {}", what, why.message()));
 }
 
+struct Named {
+  int64_t step;
+  fs::path path;
+  fs::file_type type;
+};
+
+// What is called as the folder of a step. What cannot be listed is `failed`, but for a folder that is not
+// there.
+std::vector<Named> named_in(const std::string& dir) {
+  std::vector<Named> out;
+  std::error_code why, none;
+  for (fs::directory_iterator at(dir, why), end; !why && at != end; at.increment(why))
+    if (const auto step = step_of_checkpoint(at->path().filename().string()))
+      out.push_back({*step, at->path(), fs::symlink_status(at->path(), none).type()});
+  if (why && why != std::errc::no_such_file_or_directory) fail_disk(dir, "cannot be listed", why);
+  return out;
+}
+
+// A link may lead out of the folder, to what others use: it is neither read nor written nor removed.
+void refuse_unless_folder(const fs::path& path, fs::file_type type) {
+  if (type == fs::file_type::directory || type == fs::file_type::not_found) return;
+  fail(ErrorKind::invalid, path,
+       fmt::format("is {}, expected the folder of a checkpoint: put the folder itself there, or {} away",
+                   type == fs::file_type::symlink ? "a symbolic link" : "a file",
+                   type == fs::file_type::symlink ? "take the link" : "move the file"));
+}
+
 struct Found {
   int64_t step;
   fs::path path;
   bool committed;
 };
 
-// Ascending. What cannot be listed is `failed`, but for a folder that is not there.
+// Ascending.
 std::vector<Found> found_in(const std::string& dir) {
   std::vector<Found> out;
-  std::error_code why;
-  for (fs::directory_iterator at(dir, why), end; !why && at != end; at.increment(why)) {
-    const auto step = step_of_checkpoint(at->path().filename().string());
-    std::error_code none;
-    if (!step || fs::symlink_status(at->path(), none).type() != fs::file_type::directory) continue;
-    const bool committed = fs::exists(fs::symlink_status(at->path() / kCheckpointIndex, none));
-    out.push_back({*step, at->path(), committed});
-  }
-  if (why && why != std::errc::no_such_file_or_directory) fail_disk(dir, "cannot be listed", why);
+  std::error_code none;
+  for (const Named& n : named_in(dir))
+    if (n.type == fs::file_type::directory)
+      out.push_back({n.step, n.path, fs::exists(fs::symlink_status(n.path / kCheckpointIndex, none))});
   std::ranges::sort(out, {}, &Found::step);
   return out;
 }
@@ -110,6 +132,7 @@ CheckpointFolder::CheckpointFolder(std::string dir) : dir_(std::move(dir)) {
   std::error_code why;
   if (fs::create_directories(dir_, why)) flush_folder((fs::path(dir_) / "..").string(), kCheckpointTag);
   if (why) fail(ErrorKind::invalid, dir_, fmt::format("cannot be made: {}", why.message()));
+  for (const Named& n : named_in(dir_)) refuse_unless_folder(n.path, n.type);
   const fs::path path = fs::path(dir_) / kCheckpointLock;
   lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
   if (lock_ < 0) fail(ErrorKind::invalid, path, fmt::format("cannot be opened: {}", std::strerror(errno)));
@@ -134,6 +157,7 @@ CheckpointFolder::~CheckpointFolder() { ::close(lock_); }
 std::string CheckpointFolder::begin(int64_t step) const {
   const fs::path folder = checkpoint_path(dir_, step);
   std::error_code why;
+  refuse_unless_folder(folder, fs::symlink_status(folder, why).type());
   if (fs::exists(fs::symlink_status(folder / kCheckpointIndex, why)))
     fail(ErrorKind::invalid, folder, "is a checkpoint already, which is never written over");
   fs::remove_all(folder, why);

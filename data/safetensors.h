@@ -62,6 +62,13 @@ inline std::map<std::string, Tensor> read_safetensors(const std::string& path) {
   return Safetensors(path).tensors();
 }
 
+/// The tensors of a folder of safetensors files, as Hugging Face's `save_pretrained`, PyTorch's distributed
+/// checkpoints and Troupe write them: those that model.safetensors.index.json names, or, without it, those of
+/// all *.safetensors there but hidden files. Pieces are put together. `invalid` as Safetensors, and for an
+/// index that names what is not there, tensors that two files have, pieces that are missing, and a folder
+/// without any tensor.
+std::map<std::string, Tensor> read_safetensors_folder(const std::string& folder);
+
 /// Writes a file that the reference implementation reads: largest element type first, then by name, elements
 /// aligned to 64 bytes from the start of the file. Replaces the file of that name at once when everything is
 /// on the disk, or leaves it as it was. `invalid`: an undefined tensor, a name that is "__metadata__" or no

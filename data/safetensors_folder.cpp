@@ -33,17 +33,15 @@ std::vector<fs::path> safetensors_in(const std::string& folder) {
   std::vector<fs::path> out;
   std::error_code why;
   for (fs::directory_iterator at(folder, why), end; !why && at != end; at.increment(why))
-    if (at->path().extension() == ".safetensors") out.push_back(at->path());
+    if (at->path().extension() == ".safetensors" && !at->path().filename().string().starts_with('.'))
+      out.push_back(at->path());  // ._model.safetensors is of macOS
   if (why) throw_invalid(start_of_error(folder) + "cannot be listed: " + why.message());
   if (out.empty()) throw_invalid(start_of_error(folder) + "has no *.safetensors and no " + kCheckpointIndex);
   std::ranges::sort(out);
   return out;
 }
 
-}  // namespace
-
-NamedTensors read_safetensors_folder(const std::string& folder) {
-  refuse_nul("[safetensors]", folder);
+NamedTensors read_all(const std::string& folder) {
   detail::Gathered all;
   const fs::path path = fs::path(folder) / kCheckpointIndex;
   std::error_code none;
@@ -69,6 +67,18 @@ NamedTensors read_safetensors_folder(const std::string& folder) {
     all.add(in.where, name, in.tensors.tensor(name), in.pieces);
   }
   return std::move(all).whole();
+}
+
+}  // namespace
+
+NamedTensors read_safetensors_folder(const std::string& folder) {
+  refuse_nul("[safetensors]", folder);
+  NamedTensors all = read_all(folder);
+  if (!all.empty()) return all;
+  std::error_code none;
+  const bool index = fs::exists(fs::path(folder) / kCheckpointIndex, none);
+  throw_invalid(start_of_error(folder) + "expected the tensors of a model, but " +
+                (index ? std::string(kCheckpointIndex) + " names none" : "its files hold none"));
 }
 
 }  // namespace troupe::datasets

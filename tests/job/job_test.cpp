@@ -365,6 +365,21 @@ TEST_CASE("a checkpoint that is not as it was written is refused, and the newest
                                     ", is whole"));
 }
 
+TEST_CASE("a checkpoint that was given the name of another step is refused, and nothing trains") {
+  namespace fs = std::filesystem;
+  const testing::Folder folder;
+  const Checkpoints run{(folder.path / "run").string(), true, 3, 2};
+  (void)job_run(run, 3, 7);
+  const int64_t step = datasets::committed_steps(run.dir).back();
+  const std::string renamed = datasets::checkpoint_path(run.dir, 15);
+  fs::rename(datasets::checkpoint_path(run.dir, step), renamed);
+  CHECK_THROWS_AS((void)job_run(run), CheckpointRefused);
+  CHECK_THAT(error_of([&] { (void)job_run(run); }).what(),
+             Contains("the checkpoint of step 15") && Contains("is of step " + std::to_string(step)));
+  fs::rename(renamed, datasets::checkpoint_path(run.dir, step));
+  CHECK(job_run(run).losses.size() == static_cast<size_t>(18 - step));
+}
+
 TEST_CASE("a job whose last step cannot be saved does not end well") {
   namespace fs = std::filesystem;
   const testing::Folder folder;
