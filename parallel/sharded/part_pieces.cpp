@@ -125,11 +125,16 @@ namespace {
 // What parts of this worker are gathered for all of a context. Thread-safe.
 class GatheredParts {
  public:
+  struct Gathered {
+    Future<Tensor> elements;
+    uint32_t version;  // of this member's
+  };
   template <class F>
-  Future<Tensor> get(const std::shared_ptr<PartPieces>& part, const F& gather) {
+  Gathered get(const std::shared_ptr<PartPieces>& part, const F& gather) {
     const internal::Lock lock(mutex_);
     const auto at = all_.find(part);
-    return at != all_.end() ? at->second : all_.emplace(part, gather()).first->second;
+    return at != all_.end() ? at->second
+                            : all_.emplace(part, Gathered{gather(), part->version()}).first->second;
   }
   void forget(const std::shared_ptr<PartPieces>& part) {
     decltype(all_)::node_type gone;  // let go after the lock
@@ -147,7 +152,7 @@ class GatheredParts {
 
  private:
   internal::Mutex mutex_;
-  std::map<std::weak_ptr<PartPieces>, Future<Tensor>, std::owner_less<>> all_ TROUPE_GUARDED_BY(mutex_);
+  std::map<std::weak_ptr<PartPieces>, Gathered, std::owner_less<>> all_ TROUPE_GUARDED_BY(mutex_);
 };
 
 [[noreturn]] void refuse_recorded(const PartUse& use) {
@@ -288,9 +293,15 @@ PartPieces::Begun PartPieces::begin() {
 }
 
 Future<Tensor> PartPieces::gather_for_step(tp::Meetings& meetings) {
-  return GatheredParts::here()->get(shared_from_this(), [&] {
+  const auto gathered = GatheredParts::here()->get(shared_from_this(), [&] {
     return gather(meetings.at(group_, fmt::format("gather {} of part {}", steps_, name_)));
   });
+  if (gathered.version != version())
+    throw_invalid(
+        "[Sharded] parameters of part " + name_ +
+        " were written, not by an optimizer's step, after they had been gathered for all of the context: "
+        "write them between contexts, or gather in each use (.gather = Per::use)");
+  return gathered.elements;
 }
 
 void PartPieces::forget_gathered() {

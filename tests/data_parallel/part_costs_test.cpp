@@ -39,7 +39,11 @@ struct WideActor : nn::ModuleActor<Wide> {
     const Tensor out = co_await net(x);
     co_return ops::mean(out * out);
   }
-  static constexpr auto remote = methods<&WideActor::loss>;
+  void halve() {
+    const NoGradGuard off;
+    for (Tensor& p : parameters()) p.mul_(0.5);
+  }
+  static constexpr auto remote = methods<&WideActor::loss, &WideActor::halve>;
 };
 
 }  // namespace
@@ -57,6 +61,34 @@ TEST_CASE("a step between the forward and the backward pass of parts is refused,
   optimizer.step(step);
   CHECK_THAT(error_of([&] { step.backward(other); }).what(),
              Contains("parameters of part ") && Contains(" were changed, as by an optimizer's step"));
+}
+
+TEST_CASE("parameters of parts that a method writes within a context are taken in the next use, or refused") {
+  const Per gather = GENERATE(Per::use, Per::step), reduce = GENERATE(Per::use, Per::step);
+  auto cluster = Cluster::in_process(2, hosting<WideActor>());
+  const DataParallelOptions options{.shard = Shard::all, .gather = gather, .reduce = reduce};
+  DataParallel<WideActor> net(cluster->here(), Group(*cluster, {"w0", "w1"}), options);
+  const Tensor x = wave({4, 512}, 1);
+  const auto loss = [&] { return net.mean<&WideActor::loss>(split(x)).get().item(); };
+  const auto halve = [&] {
+    for (const auto& r : net.replicas()) r.call<&WideActor::halve>().get();
+  };
+  const double before = loss();  // in no context, gathered in each use
+  halve();
+  const double after = loss();
+  CHECK(after < before);
+  {
+    autograd::Context step(*cluster);
+    CHECK(loss() == after);
+    halve();
+    if (gather == Per::use)
+      CHECK(loss() < after);
+    else
+      CHECK_THAT(error_of(loss).what(), Contains("parameters of part ") && Contains("were written") &&
+                                            Contains("between contexts, or gather in each use"));
+  }
+  autograd::Context step(*cluster);
+  CHECK(loss() < after);
 }
 
 TEST_CASE("with parts, a replica keeps 16 bytes of each parameter divided by the number of replicas") {
