@@ -18,7 +18,8 @@ using Edges = SmallVector<Edge, 2>;
 ///
 /// `next(i)` says where the gradient of input i goes. Nodes form an acyclic graph held from the results
 /// towards the leaves. `sequence` grows with creation in one actor, or on one thread outside actors; the
-/// engine runs later nodes first. A node's `apply` runs on one thread at a time: the engine of the pass that reached it.
+/// engine runs later nodes first. A node's `apply` runs on one thread at a time: the engine of the pass that
+/// reached it.
 class Node : public RefCounted {
  public:
   Node();
@@ -88,8 +89,12 @@ class Accumulate final : public Node {
   Ref<TensorImpl> leaf_;
 };
 
-/// Of a leaf of a floating dtype, whether it needs a gradient now or not: where its gradients go while it does.
+/// Of a leaf of a floating dtype, whether it needs a gradient now or not: where its gradients go while it
+/// does.
 Edge accumulator_of(const Tensor& leaf);
+
+/// A leaf of that shape, for the gradients that it has, without elements of its own.
+Tensor leaf_without_elements(const Shape& shape, const TensorOptions& options);
 
 /// The autograd side of a leaf.
 struct AutogradMeta {

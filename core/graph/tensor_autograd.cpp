@@ -8,6 +8,7 @@
 #include "core/graph/leaf_uses.h"
 #include "core/graph/node.h"
 #include "core/graph/view_history.h"
+#include "core/tensor/creation.h"
 #include "core/tensor/tensor.h"
 
 namespace troupe {
@@ -96,6 +97,12 @@ Edge accumulator_of(const Tensor& leaf) {
   add_kept_hooks(t, *accumulator);
   meta.accumulator = accumulator.get();
   return {std::move(accumulator), 0};
+}
+
+Tensor leaf_without_elements(const Shape& shape, const TensorOptions& options) {
+  Shape strides = shape;
+  for (int k = 0; k < strides.rank(); ++k) strides[k] = 0;
+  return zeros({}, options).alias(shape, strides, 0).requires_grad_();
 }
 
 Tensor Tensor::grad() const {

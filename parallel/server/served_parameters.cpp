@@ -12,6 +12,7 @@
 #include "ops/view.h"
 #include "parallel/server/client_base.h"
 #include "parallel/server/compression/packed.h"
+#include "parallel/server/gradients_came.h"
 #include "parallel/server/server.h"
 #include "rref/ref_table.h"
 
@@ -201,6 +202,7 @@ struct Client::State final : Stateful {
 
   Served served;
   ClientBase<Server> servers;
+  GradientsCame came;
   Tensors values;                  // of the last pull, under local(H)
   std::vector<Tensors> residuals;  // of each block, where pushes leave something out
   struct {
@@ -259,16 +261,18 @@ Future<void> Client::leave() { return state().servers.leave(); }
 
 Future<Tensors> Client::pull(int64_t at_least) const {
   State& s = state();
-  const bool keeps = s.compresses() && grad_enabled() && frame().context != 0;
+  const bool recorded = grad_enabled() && frame().context != 0, keeps = recorded && s.compresses();
   GradMode mode(grad_enabled() && !s.compresses());
   const auto blocks =
       s.servers.ask<&Server::pull>([&](size_t) { return std::tuple(at_least, s.served.pull); });
   return all(blocks).then(
-      [state = state_, keeps, grad = grad_enabled()](const std::vector<Pulled>& all) mutable {
+      [state = state_, recorded, keeps, grad = grad_enabled()](const std::vector<Pulled>& all) mutable {
         GradMode mode(grad);
         Tensors out = state->take(all);
+        for (Tensor& t : out)
+          if (keeps) t = t.detach().requires_grad_();
+        if (recorded) state->came.note_pull(out);
         if (!keeps) return out;
-        for (Tensor& t : out) t = t.detach().requires_grad_();
         auto& leaves = state->leaves;
         if (std::exchange(leaves.context, frame().context) != frame().context) leaves.pulls.clear();
         leaves.pulls.push_back(out);
@@ -305,10 +309,12 @@ Future<Tensors> Client::push_pull(const Tensors& gradients, double weight) const
 Future<Pushed> Client::push_context(double weight) const {
   State& s = state();
   auto& servers = s.servers;
+  check_context_push(servers.stamps[0], "[server]", "push_values()");
+  if (weight != 0) s.came.check("[server]", servers.name());
+  s.came.note_push();
   if (!s.compresses())
     return servers.push<&Server::push_context>(
         [&](size_t b) { return std::tuple(servers.stamps[b], weight); });
-  check_context_push(servers.stamps[0], "[server]", "push_values()");
   Tensors sums(s.served.shapes.size());
   if (s.leaves.context == frame().context)
     for (const Tensors& pull : s.leaves.pulls)

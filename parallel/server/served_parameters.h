@@ -87,7 +87,10 @@ class Client {
   Future<Pushed> push(const Tensors& gradients, double weight = 1) const;
   /// Both in one message each way and block: blocks come back while others are still being sent.
   Future<Tensors> push_pull(const Tensors& gradients, double weight = 1) const;
-  /// The gradients that the current context has for the values that were pulled in it.
+  /// The gradients that the values which this client has pulled in the current context, since its last push,
+  /// have received there; none of those of other clients. Servers take the mean over trainers. `invalid`,
+  /// with nothing changed, if none has come, or a pass that this worker has begun is under way, unless the
+  /// weight is 0.
   Future<Pushed> push_context(double weight = 1) const;
   /// Under local(H): the parameters after H steps from those of the last pull, which must not have been
   /// changed in place.

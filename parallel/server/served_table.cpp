@@ -13,6 +13,7 @@
 #include "ops/view.h"
 #include "parallel/server/client_base.h"
 #include "parallel/server/compression/packed.h"
+#include "parallel/server/gradients_came.h"
 #include "parallel/server/table.h"
 
 template struct troupe::internal::StructCodec<troupe::parallel::ServedTable>;
@@ -143,6 +144,7 @@ struct TableClient::State final : Stateful {
 
   ServedTable table;
   ClientBase<Table> servers;
+  GradientsCame came;
   struct {
     uint64_t context = 0;
     std::vector<std::pair<Tensor, Tensor>> pulls;  // ids and rows
@@ -164,12 +166,12 @@ Future<void> TableClient::leave() { return state().servers.leave(); }
 // Servers that have none of the rows are asked as well: they say whether the trainer may read.
 Future<Tensor> TableClient::pull(const Tensor& ids) const {
   State& s = state();
-  const bool keeps = s.compresses() && grad_enabled() && frame().context != 0;
+  const bool recorded = grad_enabled() && frame().context != 0, keeps = recorded && s.compresses();
   GradMode mode(grad_enabled() && !s.compresses());
   const Routed routed = route(s.table, ids);
   const auto asked =
       s.servers.ask<&Table::pull>([&](size_t i) { return std::tuple(routed.ids[i], s.table.pull); });
-  return all(asked).then([state = state_, ids, routed, keeps,
+  return all(asked).then([state = state_, ids, routed, recorded, keeps,
                           grad = grad_enabled()](const std::vector<PulledRows>& all) mutable {
     GradMode mode(grad);
     Tensors rows;
@@ -180,8 +182,9 @@ Future<Tensor> TableClient::pull(const Tensor& ids) const {
       rows.push_back(state->compresses() ? unpack(all[i].rows, {whole}).at(0) : all[i].rows.parts.at(0));
     }
     Tensor out = assembled(rows, routed.at, with_width(ids.shape(), width));
+    if (keeps) out = out.detach().requires_grad_();
+    if (recorded) state->came.note_pull({out});
     if (!keeps) return out;
-    out = out.detach().requires_grad_();
     auto& leaves = state->leaves;
     if (std::exchange(leaves.context, frame().context) != frame().context) leaves.pulls.clear();
     leaves.pulls.emplace_back(ids, out);
@@ -220,10 +223,12 @@ Future<Pushed> TableClient::push(const Tensor& ids, const Tensor& gradients, dou
 Future<Pushed> TableClient::push_context(double weight) const {
   State& s = state();
   auto& servers = s.servers;
+  check_context_push(servers.stamps[0], "[table]", "push()");
+  if (weight != 0) s.came.check("[table]", servers.name());
+  s.came.note_push();
   if (!s.compresses())
     return servers.push<&Table::push_context>(
         [&](size_t i) { return std::tuple(servers.stamps[i], weight); });
-  check_context_push(servers.stamps[0], "[table]", "push()");
   NoGradGuard guard;
   Tensors ids{zeros({0}, int64)}, gradients{zeros({0, s.table.width})};
   if (s.leaves.context == frame().context)

@@ -73,7 +73,7 @@ class TableClient {
   Future<Tensor> pull(const Tensor& ids) const;
   /// gradients [.., width] of rows ids [..], of the values of the last pulls.
   Future<Pushed> push(const Tensor& ids, const Tensor& gradients, double weight = 1) const;
-  /// The gradients that the current context has for the rows that were pulled in it.
+  /// As Client::push_context, of the rows that were pulled.
   Future<Pushed> push_context(double weight = 1) const;
   /// The trainer has gone from all servers.
   Future<void> leave();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "autograd/distributed/context.h"
+#include "autograd/distributed/optim/context_gradients.h"
 #include "core/codec/keep.h"
 #include "core/graph/copy_on_write.h"
 #include "ops/arithmetic.h"
@@ -38,30 +39,35 @@ void Server::load(ValueMap saved) {
         fmt::format("[server] the checkpoint has {} values; here are {}", values.size(), values_.size()));
   for (size_t i = 0; i < values.size(); ++i) internal::restore(values_[i], std::move(values[i]));
   previous_ = internal::from_value<Tensors>(std::move(saved.at("previous")));
+  recorded_.clear();
 }
 
 // ---- reading
 
+// Each trainer has gradients of its own, also of several in one context.
+const Tensors& Server::leaves_of(const std::string& trainer) {
+  Recorded& recorded = recorded_[trainer];
+  if (std::exchange(recorded.context, frame().context) != frame().context) recorded.leaves.clear();
+  if (recorded.leaves.empty())
+    for (const Tensor& v : values_) recorded.leaves.push_back(leaf_without_elements(v.shape(), v.options()));
+  return recorded.leaves;
+}
+
 Tensors Server::pulled(const Consistency::Reading& reading) const {
   Tensors out;
-  const bool recorded = frame().context != 0 && grad_enabled();
-  for (size_t i = 0; i < values_.size(); ++i) {
-    if (!reading.previous && recorded) {
-      out.push_back(values_[i]);
-      continue;
-    }
-    Tensor value = (reading.previous ? previous_ : values_)[i].detach();
-    if (recorded)
-      value.set_grad_fn(values_[i].gradient_edge());  // gradients are the parameter's all the same
-    out.push_back(std::move(value));
-  }
+  for (const Tensor& value : reading.previous ? previous_ : values_) out.push_back(value.detach());
   return out;
 }
 
 Task<Pulled> Server::pulling(TrainerId trainer, int64_t at_least, Compression how, Pushed pushed) {
   check_pull(how, "[server]");
-  const Consistency::Reading reading = co_await this->reading(std::move(trainer), at_least);
-  co_return Pulled{reading.stamp, pack(pulled(reading), how), pushed.late};
+  const Consistency::Reading reading = co_await this->reading(trainer, at_least);
+  const Tensors values = pulled(reading);
+  if (frame().context != 0 && grad_enabled()) {
+    const Tensors& leaves = leaves_of(trainer.name);
+    for (size_t i = 0; i < values.size(); ++i) values[i].set_grad_fn(leaves[i].gradient_edge());
+  }
+  co_return Pulled{reading.stamp, pack(values, how), pushed.late};
 }
 
 Task<Pulled> Server::pull(TrainerId trainer, int64_t at_least, Compression how) {
@@ -120,22 +126,28 @@ Pushed Server::push(TrainerId trainer, VersionStamp stamp, Packed packed, double
 
 Pushed Server::push_context(TrainerId trainer, VersionStamp stamp, double weight) {
   check_context_push(stamp, "[server]", "push_values()");
-  Tensors gradients;
-  for (const Tensor& value : values_) gradients.push_back(autograd::context_gradient(value));
-  return take_gradients(trainer, stamp, std::move(gradients), weight);
+  const auto at = recorded_.find(trainer.name);
+  const bool pulled = at != recorded_.end() && at->second.context == frame().context;
+  if (!pulled && weight != 0) refuse_not_pulled("[server]", trainer.name);
+  Tensors gradients(values_.size());
+  for (size_t i = 0; pulled && i < gradients.size(); ++i)
+    gradients[i] = autograd::context_gradient(at->second.leaves[i]);
+  const Pushed pushed = take_gradients(trainer, stamp, std::move(gradients), weight);
+  recorded_.erase(trainer.name);
+  return pushed;
 }
 
 std::vector<double> Server::gradient_sizes(bool largest) {
   Tensors gradients;
-  for (const Tensor& value : values_) gradients.push_back(autograd::context_gradient(value));
+  for (const auto& [trainer, recorded] : recorded_)
+    if (recorded.context == frame().context)
+      for (const Tensor& leaf : recorded.leaves) gradients.push_back(autograd::context_gradient(leaf));
   return optim::gradient_sizes(gradients, largest);
 }
 
 void Server::scale_gradients(double factor) {
-  for (const Tensor& value : values_) {
-    Tensor grad = autograd::take_context_gradient(value);
-    if (grad.defined()) autograd::exchange_context_gradient(value, optim::clipped(std::move(grad), factor));
-  }
+  for (const auto& [trainer, recorded] : recorded_)
+    if (recorded.context == frame().context) optim::scale_gradients(recorded.leaves, factor);
 }
 
 Task<Pulled> Server::push_pull(TrainerId trainer, VersionStamp stamp, Packed gradients, double weight,

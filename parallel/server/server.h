@@ -35,9 +35,12 @@ class Server final : public ServerBase {
   /// local(H): what the local steps took away, start - end. `invalid`, with nothing changed: other shapes or
   /// dtypes, elements that are not finite, and as unpack() and Consistency::push.
   Pushed push(TrainerId trainer, VersionStamp stamp, Packed gradients, double weight);
-  /// The same with the gradients that the context of this call has for the values.
+  /// The same with the gradients that the values have which the trainer has pulled in the context of this
+  /// call, since its last push; of other trainers it takes nothing. `invalid` if it has pulled none there,
+  /// unless the weight is 0.
   Pushed push_context(TrainerId trainer, VersionStamp stamp, double weight);
-  /// Of the gradients that push_context() would take: gradients_of() (parallel/server/served_gradients.h).
+  /// Of the gradients that push_context() would take, each trainer's by itself: gradients_of()
+  /// (parallel/server/served_gradients.h).
   std::vector<double> gradient_sizes(bool largest);
   void scale_gradients(double factor);
   /// push(), then pull(): one message each way.
@@ -55,6 +58,8 @@ class Server final : public ServerBase {
   void load(ValueMap saved) override;
   void update(optim::Optimizer& optimizer, const std::vector<Contribution>& contributions) override;
   Tensors pulled(const Consistency::Reading& reading) const;
+  void gone(const std::string& trainer) override { recorded_.erase(trainer); }
+  const Tensors& leaves_of(const std::string& trainer);
   // With what became of a push before it, if there was one.
   Task<Pulled> pulling(TrainerId trainer, int64_t at_least, Compression how, Pushed pushed);
   Pushed take_gradients(const TrainerId& trainer, const VersionStamp& stamp, Tensors gradients,
@@ -62,6 +67,11 @@ class Server final : public ServerBase {
 
   Tensors values_;    // leaves
   Tensors previous_;  // under delayed: before the last update
+  struct Recorded {
+    uint64_t context = 0;
+    Tensors leaves;  // without elements: they have the gradients of the values that it pulled
+  };
+  std::map<std::string, Recorded> recorded_;  // by trainer: of its last context
 };
 
 /// What a server says of such gradients, one for each value: `invalid` for other shapes or dtypes, and for

@@ -27,6 +27,13 @@ void check_pull(const Compression& how, const std::string& what) {
                   "compression, or under NoGradGuard");
 }
 
+void refuse_not_pulled(const std::string& what, const std::string& trainer) {
+  throw_invalid(
+      fmt::format("{} push_context() of trainer \"{}\", which has pulled nothing in this context since its "
+                  "last push; expected a pull first, or weight 0, which ends its step without a gradient",
+                  what, trainer));
+}
+
 void check_context_push(const VersionStamp& stamp, const std::string& what, const std::string& instead) {
   if (frame().context == 0)
     throw_invalid(what +

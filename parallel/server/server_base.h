@@ -30,6 +30,8 @@ struct TrainerId {
 
 /// `invalid` where what is pulled cannot be compressed so. `what` starts the text: "[server]".
 void check_pull(const Compression& how, const std::string& what);
+/// `invalid`: a trainer pushes the gradients of a context in which it has pulled nothing.
+[[noreturn]] void refuse_not_pulled(const std::string& what, const std::string& trainer);
 /// `invalid` where gradients of a context are no push; `instead`: the client's method that is one.
 void check_context_push(const VersionStamp& stamp, const std::string& what, const std::string& instead);
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "autograd/distributed/context.h"
+#include "autograd/distributed/optim/context_gradients.h"
 #include "core/base/generator.h"
 #include "core/codec/codec.h"
 #include "core/tensor/creation.h"
@@ -153,6 +154,9 @@ Pushed Table::push(TrainerId trainer, VersionStamp stamp, Tensor ids, Packed pac
 
 Pushed Table::push_context(TrainerId trainer, VersionStamp stamp, double weight) {
   check_context_push(stamp, "[table]", "push()");
+  const auto at = recorded_.find(trainer.name);
+  if (weight != 0 && (at == recorded_.end() || at->second.context != frame().context))
+    refuse_not_pulled("[table]", trainer.name);
   const Rows all = weight == 0 ? sum({}, shard_.width) : context_gradients(trainer.name);
   check_finite(trainer.name, all.values);
   const Pushed pushed = take(trainer, stamp, {all.ids, all.values}, weight);
@@ -179,11 +183,7 @@ std::vector<double> Table::gradient_sizes(bool largest) {
 void Table::scale_gradients(double factor) {
   for (const auto& [trainer, recorded] : recorded_)
     if (recorded.context == frame().context)
-      for (const Rows& rows : recorded.rows) {
-        Tensor grad = autograd::take_context_gradient(rows.values);
-        if (grad.defined())
-          autograd::exchange_context_gradient(rows.values, optim::clipped(std::move(grad), factor));
-      }
+      for (const Rows& rows : recorded.rows) optim::scale_gradients({rows.values}, factor);
 }
 
 // All rows that the contributions have, each once, in the order of their appearance.

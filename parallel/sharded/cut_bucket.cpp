@@ -12,12 +12,6 @@ Tensor flat_range(const Tensor& t, int64_t from, int64_t count) {
   return t.detach().alias({count}, {1}, t.storage_offset() + from);
 }
 
-Tensor leaf_without_elements(const Shape& shape, TensorOptions options) {
-  Shape strides = shape;
-  for (int k = 0; k < strides.rank(); ++k) strides[k] = 0;
-  return zeros({}, options).alias(shape, strides, 0).requires_grad_();
-}
-
 CutBucket::CutBucket(const Group& group, const std::vector<int64_t>& counts, TensorOptions options)
     : rank_(group.rank()),
       ranks_(group.size()),

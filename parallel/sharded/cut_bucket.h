@@ -13,9 +13,6 @@ namespace troupe::parallel {
 /// Elements [from, from + count) of a contiguous tensor: a view without history.
 Tensor flat_range(const Tensor& t, int64_t from, int64_t count);
 
-/// A leaf of that shape, for the gradients that it has, without elements of its own.
-Tensor leaf_without_elements(const Shape& shape, TensorOptions options);
-
 /// In methods of the members. Immutable.
 class CutBucket {
  public:

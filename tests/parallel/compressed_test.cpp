@@ -283,7 +283,7 @@ TEST_CASE("gradients of a context stay with the trainer, and are those of all pu
   {
     autograd::Context context(*cluster);
     (void)words.pull(ids).get();
-    CHECK_FALSE(words.push_context().get().late);  // without a backward pass: a push of no rows
+    CHECK_FALSE(words.push_context(0).get().late);  // without a backward pass: a push of no rows
   }
   nothing_left(*cluster);
 }
