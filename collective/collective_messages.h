@@ -16,9 +16,9 @@ struct RankAddress {
   std::string tag;
   uint64_t use = 0;
 };
-/// A Signature as it travels.
+/// A Signature as it travels. `collective`: of its problem; above that, 1 + Signature::before if there is one.
 struct SentSignature {
-  Collective collective = Collective::barrier;
+  uint64_t collective = 0;
   uint64_t ranks = 0, root = 0;
   std::vector<uint64_t> counts;
   std::string reduction;

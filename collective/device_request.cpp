@@ -29,15 +29,6 @@ void check_memory(const std::vector<Description>& all, const std::vector<GroupMe
       scatters ? ", and to get rows on a device any tensor of it" : ""));
 }
 
-void check_known(const std::vector<Description>& known, const std::vector<Description>& all,
-                 const std::vector<GroupMember>& members) {
-  for (size_t r = 0; r < all.size(); ++r)
-    if (known[r].rows != all[r].rows)
-      throw_invalid(fmt::format("[{}] .rows has {} for {}, which brings {} rows: give what each brings",
-                                name(all[r].collective), known[r].rows.at(0), rank_text(members, r),
-                                fmt::join(all[r].rows, ", ")));
-}
-
 std::string why_by_host(const std::vector<Description>& all, const std::vector<GroupMember>& members) {
   check_memory(all, members);
   std::map<uint64_t, size_t> gpus;

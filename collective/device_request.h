@@ -11,9 +11,6 @@ namespace troupe::internal::collective {
 Description description_of(const Request& request);
 /// `invalid`, the same on all ranks, if some have tensors of the CPU and others of devices.
 void check_memory(const std::vector<Description>& all, const std::vector<GroupMember>& members);
-/// The same if what the ranks were told of each other, `known`, is not what they bring.
-void check_known(const std::vector<Description>& known, const std::vector<Description>& all,
-                 const std::vector<GroupMember>& members);
 /// Why the tensors go by memory of the host; empty if they do not. The same on all ranks. check_memory() is
 /// part of it.
 std::string why_by_host(const std::vector<Description>& all, const std::vector<GroupMember>& members);

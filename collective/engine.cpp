@@ -16,8 +16,11 @@ namespace troupe::internal::collective {
 
 namespace {
 
+constexpr uint64_t kCollectives = 16;  // that a number on the wire may tell apart
+
 SentSignature to_wire(const Signature& s) {
-  return {s.problem.collective,
+  const uint64_t before = s.before ? 1 + static_cast<uint64_t>(*s.before) : 0;
+  return {static_cast<uint64_t>(s.problem.collective) + kCollectives * before,
           s.problem.ranks,
           s.problem.root,
           {s.problem.counts.begin(), s.problem.counts.end()},
@@ -31,30 +34,25 @@ SentSignature to_wire(const Signature& s) {
 }
 
 Signature from_wire(SentSignature s) {
-  if (static_cast<int>(s.collective) >= kCollectiveCount || static_cast<int>(s.way) >= kWayCount)
-    throw_invalid("collective.part: no operation has the number " +
-                  std::to_string(static_cast<int>(s.collective)) + ", or no way " +
-                  std::to_string(static_cast<int>(s.way)));
-  return {{s.collective, s.ranks, s.root, {s.counts.begin(), s.counts.end()}},
+  const uint64_t what = s.collective % kCollectives, before = s.collective / kCollectives;
+  if (what >= kCollectiveCount || before > kCollectiveCount)
+    throw_invalid(fmt::format("collective.part: no operation has the number {}", s.collective));
+  if (static_cast<int>(s.way) >= kWayCount)
+    throw_invalid(fmt::format("collective.part: no way has the number {}", static_cast<int>(s.way)));
+  return {{static_cast<Collective>(what), s.ranks, s.root, {s.counts.begin(), s.counts.end()}},
           std::move(s.reduction),
           s.dtype,
           std::move(s.shapes),
           s.way,
           s.piece,
           s.on_devices,
-          s.context};
+          s.context,
+          before ? std::optional(static_cast<Collective>(before - 1)) : std::nullopt};
 }
 
 OperationId id_of(const RankAddress& a) { return {a.group, a.to, a.tag, a.use}; }
 
 std::string seconds(Duration d) { return fmt::format("{:.4g} s", std::chrono::duration<double>(d).count()); }
-
-std::optional<Way> way_called(const std::string& called, Collective c) {
-  if (called.empty()) return {};
-  for (int i = 0; i < kWayCount; ++i)
-    if (const auto w = static_cast<Way>(i); name(w) == called && offers(c, w)) return w;
-  throw_invalid(fmt::format("[{}] it is not done by \"{}\": choose one of {}", name(c), called, ways_of(c)));
-}
 
 // Kept with an actor: what it has called as a rank of groups is forgotten as it ends.
 struct Memberships {
@@ -141,17 +139,29 @@ GroupCallPtr GroupEngine::call(const Group& group, Collective what, const Collec
   keep_membership(table_, group, number, rank);
   const bool endless = limit == Duration(0) || limit >= TimePoint::max() - now;
   return GroupCallPtr(new GroupCall{.engine = *this,
+                                    .collective = what,
                                     .what = std::string(name(what)),
                                     .group = number,
                                     .at = {rank, group.size()},
                                     .members = members_of(group),
                                     .hosts = group.hosts(),
-                                    .way = way_called(options.way, what),
                                     .tag = options.tag,
                                     .single_use = options.single_use,
                                     .context = options.context,
                                     .limit = limit,
                                     .end = endless ? TimePoint::max() : now + limit});
+}
+
+void GroupEngine::refuse(const GroupCallPtr& call, const Error& why) {
+  call->done = nullptr;
+  {
+    const Lock lock(call->mutex);
+    if (call->now) return;
+  }
+  Out out;
+  operations_.refuse(call->group, call->members, call->at.rank, {call->tag, call->single_use},
+                     call->collective, why, out);
+  perform(std::move(out));
 }
 
 void GroupEngine::begin(const GroupCallPtr& call, Request request) {
@@ -187,8 +197,7 @@ void GroupEngine::enter(const RunPtr& run, const OperationTag& tag, const SizedP
   {
     // Whoever brings a part finds the run, or waits here.
     const Lock lock(mutex_);
-    id = operations_.enter(call.group, call.members, call.at.rank, tag, s, out);
-    if (fails) operations_.fail(id, *fails, out);
+    id = operations_.enter(call.group, call.members, call.at.rank, tag, s, out, fails);
     runs_[id] = run;
     if (sized) {
       sized->use = id.use;

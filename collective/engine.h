@@ -26,12 +26,13 @@ struct GroupCall {
   using Done = std::function<void(Result<Tensors>)>;
 
   GroupEngine& engine;
-  const std::string what;  ///< "all_reduce"
+  const Collective collective;
+  const std::string what;  ///< its name
   const uint64_t group;
   const Standing at;
   const std::vector<GroupMember> members;
   const size_t hosts;
-  const std::optional<Way> way;
+  std::optional<Way> way = {};  ///< that was asked for
   const std::string tag;
   const bool single_use;
   const uint64_t context;
@@ -64,10 +65,12 @@ class GroupEngine final : public actors::Extension {
   const Transfers& transfers() const { return transfers_; }
 
   GroupCallPtr call(const Group& group, Collective what, const CollectiveOptions& options);
+  /// Refuses the call, unless it has begun: it counts, and fails on all members, which hear why.
+  void refuse(const GroupCallPtr& call, const Error& why);
   /// Does what was called, and tells call->done of the result.
   void begin(const GroupCallPtr& call, Request request);
-  /// The same after the ranks have told each other their sizes; unless `known`.
-  void begin(const GroupCallPtr& call, Described own, std::optional<std::vector<Description>> known = {});
+  /// The same after the ranks have told each other their sizes, unless they know them.
+  void begin(const GroupCallPtr& call, Described own);
 
   Future<void> send(const Group& group, Tensor x, size_t to, const std::string& tag,
                     const std::optional<Duration>& timeout);
@@ -104,9 +107,8 @@ class GroupEngine final : public actors::Extension {
   struct Sized {
     GroupCallPtr call;
     Described own;
-    std::optional<Request> request = {};                 // of a device, whose sizes were known
-    std::optional<std::vector<Description>> known = {};  // what the ranks were told of each other
-    uint64_t use = 0;                                    // of the tag, when they told each other
+    std::optional<Request> request = {};  // of a device, whose sizes were known
+    uint64_t use = 0;                     // of the tag, when they told each other
     std::optional<Result<Tensors>> sizes = {};
     Device device() const { return request ? request->device : own.device(); }
   };

@@ -44,11 +44,10 @@ CallFrame callback_frame() {
 
 }  // namespace
 
-void GroupEngine::begin(const GroupCallPtr& call, Described own,
-                        std::optional<std::vector<Description>> known) {
-  if (!own.device().is_cpu())
-    return begin_on_devices(std::make_shared<Sized>(Sized{call, std::move(own), {}, std::move(known)}));
-  if (known) return begin(call, request_of(own, *known, call->at, call->members));
+void GroupEngine::begin(const GroupCallPtr& call, Described own) {
+  if (!own.device().is_cpu()) return begin_on_devices(std::make_shared<Sized>(Sized{call, std::move(own)}));
+  if (auto all = known_to_all(own, call->at))
+    return begin(call, request_of(own, std::move(*all), call->at, call->members));
   exchange(std::make_shared<Sized>(Sized{call, std::move(own)}));
 }
 
@@ -119,7 +118,10 @@ void GroupEngine::enter_sized(const SizedPtr& next) {
     why = current_error();
   }
   // Others may know all sizes and wait for it: it fails here as well.
-  if (why) run->request = barrier_of(call->at);
+  if (why) {
+    run->request = barrier_of(call->at);
+    run->request.signature.before = call->collective;
+  }
   enter(run, {tag_of_sizes(call->tag), call->single_use, next->use}, nullptr, why);
 }
 
@@ -178,7 +180,6 @@ void GroupEngine::prepare(const Sized& next, const std::vector<Description>& all
     run.request = request_of(own, all, call.at, call.members);
     give_back_to(device, run.request);
   }
-  if (next.known) check_known(*next.known, all, call.members);
 }
 
 // All ranks have called it.

@@ -24,7 +24,18 @@ internal::actors::Worker& worker_here(std::string_view what) {
 }
 GroupEngine& engine_here(std::string_view what) { return GroupEngine::of(worker_here(what)); }
 
+std::optional<Way> checked_way(Collective c, const CollectiveOptions& options) {
+  if (options.way.empty()) return {};
+  for (int i = 0; i < kWayCount; ++i)
+    if (const auto w = static_cast<Way>(i); name(w) == options.way && offers(c, w)) return w;
+  throw_invalid("[" + std::string(name(c)) + "] it is not done by \"" + options.way + "\": choose one of " +
+                ways_of(c));
+}
+
 void check_options(Collective c, const CollectiveOptions& options) {
+  if (static_cast<int>(options.op) >= kReduceOpCount)
+    throw_invalid("[" + std::string(name(c)) + "] .op is ReduceOp(" +
+                  std::to_string(static_cast<int>(options.op)) + "): choose sum, mean, min or max");
   const bool adds = Problem{.collective = c}.adds();
   if (!adds && options.op != ReduceOp::sum)
     throw_invalid("[" + std::string(name(c)) +
@@ -50,15 +61,14 @@ std::shared_ptr<internal::actors::Profiler::Span> span_of(Collective c, const Co
 
 // Begins what `bring` gives for the call: a Request, or a Described.
 template <class T, class F>
-Future<T> start(const Group& group, Collective c, const CollectiveOptions& options, F bring) {
-  check_options(c, options);
-  GroupEngine& engine = engine_here(name(c));
-  const GroupCallPtr call = engine.call(group, c, options);
+Future<T> begin(GroupEngine& engine, const GroupCallPtr& call, const CollectiveOptions& options, F bring) {
+  check_options(call->collective, options);
+  call->way = checked_way(call->collective, options);
   auto brought = bring(call->at);
   const Promise<T> promise;
   const Future<T> future = promise.future();
   promise.waits_for({call, 0, &let_go});
-  call->done = [promise, span = span_of(c, options)](Result<Tensors> r) {
+  call->done = [promise, span = span_of(call->collective, options)](Result<Tensors> r) {
     if (span) span->end();
     if (!r.ok()) return (void)promise.fail(r.error());
     if constexpr (std::is_void_v<T>)
@@ -71,30 +81,21 @@ Future<T> start(const Group& group, Collective c, const CollectiveOptions& optio
   future.watch([call](const Result<T>& r) {
     if (!r.ok() && r.error().kind() == ErrorKind::cancelled) call->cancel();
   });
-  try {
-    std::apply([&](auto&&... what) { engine.begin(call, std::move(what)...); }, std::move(brought));
-  } catch (...) {
-    call->done = nullptr;
-    throw;
-  }
+  std::apply([&](auto&&... what) { engine.begin(call, std::move(what)...); }, std::move(brought));
   return future;
 }
 
-// What all know, if each has been told the rows of all.
-std::optional<std::vector<Description>> told(const Description& own, const std::vector<int64_t>& rows,
-                                             Standing at) {
-  if (rows.empty()) return {};
-  const int64_t mine = own.rows.at(0);
-  if (rows.size() != at.ranks || rows[at.rank] != mine)
-    throw_invalid("[" + std::string(name(own.collective)) + "] .rows has " + std::to_string(rows.size()) +
-                  " numbers for " + std::to_string(at.ranks) + " ranks" +
-                  (rows.size() == at.ranks
-                       ? ", and " + std::to_string(rows[at.rank]) + " for rank " + std::to_string(at.rank) +
-                             ", which brings " + std::to_string(mine) + " rows"
-                       : ""));
-  std::vector<Description> all(at.ranks, own);
-  for (size_t k = 0; k < at.ranks; ++k) all[k].rows = {rows[k]};
-  return all;
+// What is refused here is one of the rank's calls all the same, and the others hear of it.
+template <class T, class F>
+Future<T> start(const Group& group, Collective c, const CollectiveOptions& options, F bring) {
+  GroupEngine& engine = engine_here(name(c));
+  const GroupCallPtr call = engine.call(group, c, options);
+  try {
+    return begin<T>(engine, call, options, std::move(bring));
+  } catch (...) {
+    engine.refuse(call, current_error());
+    throw;
+  }
 }
 
 // Counted from 0 in the order in which they are met.
@@ -242,17 +243,13 @@ Future<Tensor> Group::scatter(Tensor x, size_t root, const CollectiveOptions& op
 
 Future<Tensor> Group::gather(Tensor x, size_t root, const CollectiveOptions& options) const {
   return start<Tensor>(*this, Collective::gather, options, [&](Standing at) {
-    Described d = gather_of(Collective::gather, x, root, at);
-    auto known = told(d.description, options.rows, at);
-    return std::tuple(std::move(d), std::move(known));
+    return std::tuple(gather_of(Collective::gather, x, root, options.rows, at));
   });
 }
 
 Future<Tensor> Group::all_gather(Tensor x, const CollectiveOptions& options) const {
   return start<Tensor>(*this, Collective::all_gather, options, [&](Standing at) {
-    Described d = gather_of(Collective::all_gather, x, 0, at);
-    auto known = told(d.description, options.rows, at);
-    return std::tuple(std::move(d), std::move(known));
+    return std::tuple(gather_of(Collective::all_gather, x, 0, options.rows, at));
   });
 }
 

@@ -55,10 +55,12 @@ struct CollectiveOptions {
 /// else has, is used in place. All members get the same bits, on the CPU in every run. Any number of
 /// operations may be under way.
 ///
-/// They fail on all members: `invalid`, with what two of them brought, if that does not fit together;
-/// `deadline`, naming members that have not called it; `cancelled`, when one of them cancels the future, or
-/// the call that waits for it is cancelled; `disconnected`, naming it, when a member is lost: from then on
-/// all operations of the group fail. A future that is dropped goes on, since the others need this member.
+/// No member is done before all have called. They fail on all members: `invalid`, with what two of them
+/// brought, if that does not fit together; with the error that one of them got, if its call alone was
+/// refused, which counts as one of its calls; `deadline`, naming members that have not called it;
+/// `cancelled`, when one of them cancels the future, or the call that waits for it is cancelled;
+/// `disconnected`, naming it, when a member is lost: from then on all operations of the group fail. A future
+/// that is dropped goes on, since the others need this member.
 class Group {
  public:
   Group();  ///< without members

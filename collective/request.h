@@ -2,21 +2,17 @@
 // ranks have to agree on.
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "collective/elements.h"
 #include "collective/matching/operations.h"
 #include "collective/nccl/device_operations.h"
 #include "collective/reduction.h"
+#include "collective/rows.h"
 
 namespace troupe::internal::collective {
-
-/// The rank that brings it, of how many.
-struct Standing {
-  size_t rank = 0, ranks = 1;
-};
 
 struct Request {
   Signature signature = {};  ///< but for the way
@@ -48,7 +44,7 @@ struct Description {
   bool has_tensor = false;  ///< else the rest is the root's to say
   DType dtype = DType::float32;
   Shape row;                  ///< the sizes behind the first
-  std::vector<int64_t> rows;  ///< its own, or for each rank
+  std::vector<int64_t> rows;  ///< its own, or for each rank; of a gather also those that it was told of all
   /// Of a tensor on a device.
   std::optional<DevicePlace> place = {};
 };
@@ -60,15 +56,18 @@ struct Described {
 
   Device device() const { return brings.empty() ? where : brings[0].device(); }
 };
-Described gather_of(Collective c, Tensor x, size_t root, Standing at);  ///< or all_gather
+/// Or all_gather. `rows`: that the rank was told of all; may be empty.
+Described gather_of(Collective c, Tensor x, size_t root, const std::vector<int64_t>& rows, Standing at);
 /// Of a rank that is not the root only the device of `x` counts.
 Described scatter_of(Tensor x, size_t root, const std::vector<int64_t>& rows, Standing at);
 Described all_to_all_of(Tensors xs, Standing at);
+/// Those of all, if the rank was told them and need not hear them.
+std::optional<std::vector<Description>> known_to_all(const Described& own, Standing at);
 /// In which they tell each other.
 Request exchange_of(const Description& own, Standing at);
 std::vector<Description> descriptions_in(const Tensor& exchanged, Standing at);
 /// From what all have told. `invalid`, the same on all ranks, if two differ. `names`: "w3", for errors.
-Request request_of(const Described& own, const std::vector<Description>& all, Standing at,
+Request request_of(const Described& own, std::vector<Description> all, Standing at,
                    const std::vector<GroupMember>& members);
 
 }  // namespace troupe::internal::collective

@@ -6,10 +6,9 @@ std::string rank_text(const std::vector<GroupMember>& members, size_t rank) {
   return "rank " + std::to_string(rank) + " (" + members[rank].name + ")";
 }
 
-std::string operation_text(const OperationId& id, const Signature& s) {
+std::string operation_text(const OperationId& id, Collective what) {
   const bool single = id.use == OperationId::kSingleUse;
-  return "[" + std::string(name(s.problem.collective)) + "] " +
-         (single ? "the use" : "use " + std::to_string(id.use)) +
+  return "[" + std::string(name(what)) + "] " + (single ? "the use" : "use " + std::to_string(id.use)) +
          (id.tag.empty() ? " without a tag" : " of tag \"" + id.tag + "\"");
 }
 

@@ -17,7 +17,10 @@ std::string ranks_text(const std::vector<GroupMember>& members, const Ranks& ran
   return all;
 }
 /// "[all_reduce] use 3 of tag "grads"".
-std::string operation_text(const OperationId& id, const Signature& s);
+std::string operation_text(const OperationId& id, Collective what);
+inline std::string operation_text(const OperationId& id, const Signature& s) {
+  return operation_text(id, s.operation());
+}
 Error lost_error(const OperationId& id, const Signature& s, const std::vector<GroupMember>& members,
                  size_t rank, const Error& why);
 Error uses_no_more(const OperationId& id);

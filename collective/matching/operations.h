@@ -113,9 +113,13 @@ class Operations {
   explicit Operations(Limits limits) : limits_(limits) {}
 
   /// `rank` calls an operation of a group, with members in the order of ranks. `finished` may be in `out`
-  /// already.
+  /// already. `fails`: it cannot take part, and the others hear why.
   OperationId enter(uint64_t group, std::vector<GroupMember> members, size_t rank, const OperationTag& tag,
-                    Signature signature, Out& out);
+                    Signature signature, Out& out, const std::optional<Error>& fails = {});
+  /// The call of the rank was refused, before anybody has heard of it. It counts as one of the tag, so that
+  /// the next is the next of all, and fails on all members.
+  void refuse(uint64_t group, const std::vector<GroupMember>& members, size_t rank, const OperationTag& tag,
+              Collective what, const Error& why, Out& out);
   /// That of a chunk is done.
   void done(const OperationId& id, size_t chunk, Out& out);
   void part(WorkerId sender, const Part& part, Value elements, Out& out);
@@ -190,6 +194,8 @@ class Operations {
   using Table = std::map<OperationId, Running>;
 
   // All with mutex_.
+  OperationId use(uint64_t group, size_t rank, const OperationTag& tag, Collective what);
+  std::vector<Early> take_early(const OperationId& id);
   static bool is_sender(const Running& op, WorkerId sender, const Part& part);
   void end_different(Table::iterator at, const Part& part, const std::set<size_t>& senders, Out& out);
   void arrived(Table::iterator at, WorkerId sender, const Part& part, Value elements, Out& out);
@@ -201,6 +207,7 @@ class Operations {
            size_t except = SIZE_MAX);
   void give_up_early(const OperationId& id, const Error& why, Out& out, WorkerId except = kNoWorker);
   void finish(Table::iterator at, Out& out);
+  void note_failure(const OperationId& id, const Error& why);
   void remember(const OperationId& single_use);
   void answered(Table::iterator at, Out& out);
   void abort_to(WorkerId worker, size_t rank, const OperationId& id, const Error& why, Out& out) const;

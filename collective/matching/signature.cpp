@@ -17,19 +17,53 @@ bool one_context(uint64_t a, uint64_t b) { return a == b || !a || !b || maker_of
 
 }  // namespace
 
+namespace {
+
+// ", .rows = {1, 5}", of what is divided into rows or gathered.
+std::string rows_text(const Signature& s) {
+  const Problem& p = s.problem;
+  const bool divides = p.collective == Collective::reduce_scatter;
+  if ((!divides && p.collective != Collective::all_gather) || s.shapes.size() != 1) return "";
+  Shape row = s.shapes[0];
+  if (divides && !row.empty()) row.erase(0);
+  if (!row.numel()) return "";
+  std::string all;
+  for (const size_t n : p.counts)
+    all += (all.empty() ? "" : ", ") + std::to_string(n / static_cast<size_t>(row.numel()));
+  return ", .rows = {" + all + "}";
+}
+
+constexpr std::string_view kOnDevices = "sizes of tensors on devices";
+
+}  // namespace
+
 std::string Signature::str() const {
-  std::string all(name(problem.collective));
+  return text() + (context ? " in context " + context_text(context) : "");
+}
+
+std::string Signature::text() const {
+  std::string all(name(operation()));
+  if (before) {
+    if (reduction == kOnDevices) return all + " of tensors on a device";
+    return all + (*before == Collective::all_gather ? " without .rows" : "");
+  }
   if (!reduction.empty()) all += " " + reduction;
   if (problem.collective != Collective::barrier) all += " " + std::string(name(dtype));
   constexpr size_t kShown = 4;
-  for (size_t i = 0; i < std::min(shapes.size(), kShown); ++i) all += (i ? ", " : " ") + shapes[i].str();
+  const char* first = problem.collective == Collective::all_gather ? " rows of " : " ";
+  for (size_t i = 0; i < std::min(shapes.size(), kShown); ++i) all += (i ? ", " : first) + shapes[i].str();
   if (shapes.size() > kShown) all += ", ... (" + std::to_string(shapes.size()) + ")";
+  all += rows_text(*this);
   if (problem.has_root()) {
     const bool to = problem.collective == Collective::reduce || problem.collective == Collective::gather;
     all += (to ? " to rank " : " from rank ") + std::to_string(problem.root);
   }
-  all += on_devices ? " between devices" : " by " + std::string(name(way));
-  return context ? all + " in context " + context_text(context) : all;
+  return all + (on_devices ? " between devices" : " by " + std::string(name(way)));
+}
+
+void Signature::tell_before(Collective what, bool of_devices) {
+  before = what;
+  reduction = of_devices ? kOnDevices : "sizes";
 }
 
 Problem Signature::by_messages() const {
@@ -43,12 +77,19 @@ Schedule Signature::steps(size_t rank, size_t chunk) const {
 bool Signature::operator==(const Signature& o) const { return difference(*this, o).empty(); }
 
 std::string difference(const Signature& a, const Signature& b) {
+  // What both tell says where operations, rows and dtypes differ.
+  const bool both_tell = a.before && b.before && a.reduction == b.reduction;
+  if ((a.before || b.before) && !both_tell) {
+    if (a.operation() != b.operation()) return "operations";
+    const bool memory = a.reduction == kOnDevices || b.reduction == kOnDevices;
+    return memory ? "memory" : ".rows";
+  }
   if (a.problem.collective != b.problem.collective) return "operations";
   if (a.problem.root != b.problem.root) return "roots";
   if (a.reduction != b.reduction) return "reductions";
   if (a.dtype != b.dtype) return "dtypes";
   if (a.shapes != b.shapes) return "shapes";
-  if (a.problem != b.problem) return "sizes";
+  if (a.problem != b.problem) return ".rows";
   if (a.on_devices != b.on_devices) return "memory";
   if (a.way != b.way || a.piece != b.piece) return "ways";
   return one_context(a.context, b.context) ? "" : "contexts";

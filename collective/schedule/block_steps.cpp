@@ -195,8 +195,36 @@ BlockSteps exchange(size_t r, size_t n) {
 BlockSteps dissemination(size_t r, size_t n) {
   BlockSteps all;
   for (size_t d = 1; d < n; d *= 2)
-    all.push_back({{{(r + d) % n, 0, 1}}, {{(r + n - d) % n, 0, 1, Take::put}}});
+    all.push_back({{{(r + d) % n, 0, 0}}, {{(r + n - d) % n, 0, 0, Take::put}}});
   return all;
+}
+
+BlockSteps heard_by_all(size_t r, size_t n, BlockSteps steps) {
+  if (n > kManyRanks) return dissemination(r, n) + steps;
+  std::vector<bool> sent(n), received(n);
+  sent[r] = received[r] = true;
+  for (const BlockStep& s : steps) {
+    for (const BlockSend& x : s.sends) sent[x.to] = true;
+    for (const BlockReceive& x : s.receives) received[x.from] = true;
+  }
+  if (steps.empty()) steps.emplace_back();
+  for (size_t k = 0; k < n; ++k) {
+    if (!sent[k]) steps.front().sends.push_back({k, 0, 0});
+    if (!received[k]) steps.back().receives.push_back({k, 0, 0, Take::put});
+  }
+  return steps;
+}
+
+BlockSteps heard_by_root(size_t r, size_t n, size_t root, BlockSteps steps) {
+  if (n == 1) return steps;
+  if (r != root) {
+    steps.front().sends.push_back({root, 0, 0});
+    return steps;
+  }
+  std::vector<BlockReceive>& first = steps.at(1).receives;  // before what else comes of them, as it is sent
+  for (size_t k = n; k-- > 0;)
+    if (k != r) first.insert(first.begin(), {k, 0, 0, Take::put});
+  return steps;
 }
 
 }  // namespace troupe::internal::collective

@@ -7,7 +7,7 @@
 
 namespace troupe::internal::collective {
 
-/// Blocks [first, last).
+/// Blocks [first, last); none where these are one.
 struct BlockSend {
   size_t to, first, last;
 };
@@ -49,5 +49,10 @@ BlockSteps halving_steps(size_t r, size_t n);
 BlockSteps exchange(size_t r, size_t n);
 /// After it each rank has heard of all, directly or not.
 BlockSteps dissemination(size_t r, size_t n);
+/// What `steps` says, and that nobody is done before all have come with the same: those who get no block of a
+/// rank get an empty message of it. Of ranks that send each other one block at most.
+BlockSteps heard_by_all(size_t r, size_t n, BlockSteps steps);
+/// The same of blocks that come from the root first: it hears of all before the next step.
+BlockSteps heard_by_root(size_t r, size_t n, size_t root, BlockSteps steps);
 
 }  // namespace troupe::internal::collective

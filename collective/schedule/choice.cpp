@@ -15,6 +15,8 @@ Cost cost(Collective c, Way way, size_t n, double all) {
   if (n == 1) return {};
   const size_t p = power_below(n), fold = n > p, up = static_cast<size_t>(std::bit_width(n - 1)),
                low = static_cast<size_t>(std::bit_width(p) - 1);
+  const bool many = n > kManyRanks;
+  const size_t met = many ? up : 0;  // rounds before, in which many ranks hear of each other
   const double others = static_cast<double>(n - 1), block = all / static_cast<double>(n);
   using enum Way;
   switch (c) {
@@ -27,12 +29,12 @@ Cost cost(Collective c, Way way, size_t n, double all) {
               (2 * static_cast<double>(p - 1) / static_cast<double>(p) + static_cast<double>(fold)) * all,
               2 * low + 2 * fold};
     case Collective::reduce:
-      if (way == whole) return {1, all, 1};
-      if (way == tree) return {1, all, low + fold};
+      if (way == whole) return {many ? up + 1 : n - 1, all, met + 1};
+      if (way == tree) return {many ? up + 1 : n - 1, all, met + low + fold};
       return {n, all, way == direct ? 2 : n};
     case Collective::broadcast:
-      if (way == whole) return {n - 1, others * all, 1};
-      if (way == tree) return {up, static_cast<double>(up) * all, up};
+      if (way == whole) return {met + n - 1, others * all, met + 1};
+      if (way == tree) return {many ? 2 * up : n - 1, static_cast<double>(up) * all, met + up};
       return {2 * (n - 1), 2 * others * block, way == direct ? 2 : n};
     case Collective::reduce_scatter:
     case Collective::all_gather:

@@ -48,7 +48,6 @@ std::string size_text(size_t bytes);
 Way way_to_meet(size_t ranks);
 
 // What it is chosen by.
-inline constexpr size_t kManyRanks = 16;         ///< above: no rank has all others as peers
 inline constexpr size_t kWholeBytes = 32 << 10;  ///< up to that: few rounds count
 inline constexpr size_t kWholeBytesOfTwo = 128 << 10;
 inline constexpr size_t kLentBytes = 64 << 10;    ///< a block from there on is lent within a host, not sent

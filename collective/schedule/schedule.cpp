@@ -56,13 +56,15 @@ BlockSteps block_steps(const Problem& p, Way way, size_t r) {
       if (way == direct) return direct_sum(r, n) + direct_spread(r, n);
       return ring_sum(r, n) + ring_spread(r, n);
     case Collective::reduce:
-      if (way == whole) return to_root(r, n, p.root, 0, Take::add);
-      if (way == tree) return tree_sum(r, n, p.root);
+      if (way == whole) return heard_by_all(r, n, to_root(r, n, p.root, 0, Take::add));
+      if (way == tree) return heard_by_all(r, n, tree_sum(r, n, p.root));
       return (way == direct ? direct_sum(r, n) : ring_sum(r, n)) + to_root(r, n, p.root, r, Take::put);
     case Collective::broadcast:
-      if (way == whole) return from_root(r, n, p.root, false);
-      if (way == tree) return tree_spread(r, n, p.root);
-      return from_root(r, n, p.root, true) + (way == direct ? direct_spread(r, n) : ring_spread(r, n));
+      if (way == whole) return heard_by_all(r, n, from_root(r, n, p.root, false));
+      if (way == tree) return heard_by_all(r, n, tree_spread(r, n, p.root));
+      return heard_by_root(
+          r, n, p.root,
+          from_root(r, n, p.root, true) + (way == direct ? direct_spread(r, n) : ring_spread(r, n)));
     case Collective::reduce_scatter:
       return way == direct ? direct_sum(r, n) : ring_sum(r, n);
     case Collective::all_gather:
@@ -102,6 +104,7 @@ class ChunkBlocks {
     size_ = std::min(most, count - from_);
   }
   Range of(size_t first, size_t last) const {
+    if (first == last) return {};
     if (parts_) return {cut(first), cut(last) - cut(first)};
     if (problem_.counts.empty()) return {};
     const Range block{starts_[first], problem_.counts[first]};

@@ -61,8 +61,12 @@ bool offers(Collective c, Way w);
 /// The ways of an operation, in words for errors: "whole, direct, ring".
 std::string ways_of(Collective c);
 size_t chunks(const Problem& problem, Way way, size_t piece = kOnePiece);
+/// Above: no rank has all others as peers.
+inline constexpr size_t kManyRanks = 16;
 /// What `rank` does for one chunk. `invalid` if the operation is not done that way, or the problem is none.
 /// An empty range is sent in the first chunk only: by that the ranks hear of each other whatever the sizes.
+/// No rank is done before it has heard, directly or not, of all; but for scatter, gather and all_to_all,
+/// whose ranks have told each other their sizes before.
 Schedule steps(const Problem& problem, Way way, size_t rank, size_t piece = kOnePiece, size_t chunk = 0);
 /// The ranks that a schedule sends to, or expects something from.
 std::set<size_t> peers(const Schedule& schedule);

@@ -137,7 +137,7 @@ TEST_CASE("gather and scatter by sends and receives of devices end, however many
         at += part.nbytes();
       }
       for (size_t r = 0; r < n; ++r) {
-        gathers.push_back(gather_of(Collective::gather, parts[r], root, {r, n}));
+        gathers.push_back(gather_of(Collective::gather, parts[r], root, {}, {r, n}));
         scatters.push_back(scatter_of(r == root ? joined : Tensor(), root, rows, {r, n}));
       }
       auto gathering = ranks_of(gathers), scattering = ranks_of(scatters);

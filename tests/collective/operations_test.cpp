@@ -2,6 +2,8 @@
 // and workers that die, links that break, calls that do not come, are cancelled, or bring something else.
 #include <catch2/catch.hpp>
 
+#include <numeric>
+
 #include "tests/collective/random_plan.h"
 #include "tests/support/seeds.h"
 
@@ -102,8 +104,9 @@ TEST_CASE("a rank that does not call is named by all that wait for it, and the n
                   "rank " + std::to_string(absent) + " (w" + std::to_string(absent) + ") has not called it"))
           FAIL(c.error->what());
       }
-    if (first.problem.collective == Collective::all_reduce && failed != n)
-      FAIL("an all_reduce went well without a member");
+    const Collective c = first.problem.collective;
+    if (failed != n && (first.on_devices || !has_told_sizes(c)))
+      FAIL(name(c) << " went well without a member");
     for (size_t r = 0; r < n; ++r) world.call(1, r);
     world.settle();
     world.check_results();
@@ -157,7 +160,6 @@ TEST_CASE("a rank that brings something else fails the operation everywhere, and
     const bool hangs = !world.open().empty();
     if (hangs) FAIL("an operation goes on");
     for (const auto& [id, c] : world.called()) {
-      if (id.rank == other && !c.error) continue;  // a root that sends, and is done
       if (!c.error || c.error->kind() != ErrorKind::invalid)
         FAIL("rank " << id.rank << " has no error of that kind");
       const std::string text = c.error->what();
@@ -166,6 +168,76 @@ TEST_CASE("a rank that brings something else fails the operation everywhere, and
           says(text, "rank " + std::to_string(other) + " (w" + std::to_string(other) + ") " + differs.str());
       if (!right && !says(text, "they brought something different")) FAIL(text);
     }
+    world.check_empty();
+  }
+}
+
+TEST_CASE(
+    "two parts of the ranks that bring different things all hear of it, and nobody waits for a deadline") {
+  for (uint64_t seed = 0; seed < seeds(2000); ++seed) {
+    CAPTURE(seed);
+    const size_t n = 2 + seed % 7 + (seed % 50 ? 0 : 15);
+    RankWorld world(seed, n);
+    std::vector<size_t> where(n);
+    std::iota(where.begin(), where.end(), size_t{0});
+    world.add_group(1, where);
+    const auto signature = [&] {
+      Signature s;
+      do s = random_signature(world.random(), n);
+      while (!s.on_devices && has_told_sizes(s.problem.collective));
+      return s;
+    };
+    const Signature one = signature();
+    Signature other = one;
+    if (other.problem.has_root() && seed % 2)
+      other.problem.root = (one.problem.root + 1 + world.random().below(n - 1)) % n;
+    else
+      do other = signature();
+      while (other == one);
+    const size_t in_one = world.random().below(n), in_other = (in_one + 1 + world.random().below(n - 1)) % n;
+    for (size_t r = 0; r < n; ++r) {
+      const bool is_other = r == in_other || (r != in_one && world.random().below(2));
+      world.rank(1, r).jobs = {{1, "", is_other ? other : one, 1}};
+    }
+    run(world, [] {});
+    if (!world.open().empty()) FAIL("an operation waits: " << one.str() << "; " << other.str());
+    for (const auto& [id, c] : world.called())
+      if (!c.error || c.error->kind() != ErrorKind::invalid)
+        FAIL("rank " << id.rank << " is content: " << one.str() << "; " << other.str());
+    world.check_empty();
+  }
+}
+
+TEST_CASE("a call that is refused on one rank counts there, and fails on all") {
+  for (uint64_t seed = 0; seed < seeds(500); ++seed) {
+    CAPTURE(seed);
+    const size_t n = 2 + seed % 7;
+    RankWorld world(seed, n);
+    std::vector<size_t> where(n);
+    std::iota(where.begin(), where.end(), size_t{0});
+    world.add_group(1, where);
+    const size_t refused = world.random().below(n);
+    const Signature first = random_signature(world.random(), n), second = random_signature(world.random(), n);
+    for (size_t r = 0; r < n; ++r) {
+      if (r != refused) world.rank(1, r).jobs = {{1, "", second, 2}, {1, "", first, 1}};
+    }
+    bool pending = true;
+    run(world, [&] {
+      if (!pending || world.random().below(4)) return;
+      pending = false;
+      world.refuse(1, refused, "", first.problem.collective, Error(ErrorKind::invalid, "no tensor"));
+      world.rank(1, refused).jobs = {{1, "", second, 2}};
+    });
+    if (pending) continue;
+    if (!world.open().empty()) FAIL("an operation goes on");
+    for (const auto& [id, c] : world.called()) {
+      if (id.use == 1 && c.error) FAIL(c.error->what());
+      if (id.use == 1 || has_told_sizes(first.problem.collective)) continue;
+      if (!c.error || !says(c.error->what(), "rank " + std::to_string(refused) + " (w" +
+                                                 std::to_string(refused) + ") was refused: no tensor"))
+        FAIL("rank " << id.rank << " does not hear why");
+    }
+    world.check_results();
     world.check_empty();
   }
 }

@@ -8,6 +8,11 @@ inline bool says(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+// Whether the ranks have told each other what they bring before, and need not hear of all once more.
+inline bool has_told_sizes(Collective c) {
+  return c == Collective::scatter || c == Collective::gather || c == Collective::all_to_all;
+}
+
 inline Signature random_signature(Generator& random, size_t ranks) {
   Signature s;
   Problem& p = s.problem;

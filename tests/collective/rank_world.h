@@ -88,6 +88,13 @@ class RankWorld {
     take(rank.worker, std::move(out));
   }
 
+  void refuse(uint64_t group, size_t r, const OperationTag& tag, Collective what, const Error& why) {
+    Operations::Out out;
+    const size_t w = ranks_.at({group, r}).worker;
+    tables_[w]->refuse(group, members(group), r, tag, what, why, out);
+    take(w, std::move(out));
+  }
+
   // One thing that can happen, but for calls. False: there is none.
   bool step() {
     std::vector<std::pair<size_t, size_t>>

@@ -301,31 +301,94 @@ inline void check_what_is_refused(const Ranks& ranks) {
   CHECK_THAT(errors("all_reduce", same, 0, {.rows = {1, 1, 1}}), Contains("nothing is divided into rows"));
   CHECK_THAT(errors("reduce_scatter", same, 0, {.rows = {1, 2, 3}}),
              Contains(".rows = {1, 2, 3} for 3 ranks"));
-  CHECK_THAT(errors("all_gather", same, 0, {.rows = {1, 1, 1}}), Contains("which brings 2 rows"));
+  CHECK_THAT(errors("all_gather", same, 0, {.rows = {1, 1, 1}}),
+             Contains(".rows = {1, 1, 1} for 3 ranks, of which rank 2 brings 2 rows: give what each brings"));
   CHECK_THAT(errors("all_to_all", same), Contains("[all_to_all] 1 tensors for 3 ranks"));
   CHECK_THAT(errors("all_reduce", std::vector<Tensors>(3, {zeros({2}, int64)}), 0, {.op = ReduceOp::mean}),
              Contains("[all_reduce] a mean of int64"));
-  // A rank that was told wrongly what another one brings. Who only sends may have done so.
-  std::vector<Future<Tensors>> calls;
-  for (size_t r = 0; r < 3; ++r) {
-    const CollectiveOptions options{.rows = {2, 2, r == 1 ? 7 : 2}};
-    calls.push_back(
-        ranks.members[r].call<&RankActor::run>(ranks.group, "gather", same[r], int64_t{0}, options));
-  }
-  CHECK(error_of([&] { calls[0].get(); }).kind() == ErrorKind::invalid);
-  for (const size_t r : {1, 2}) {
-    try {
-      calls[r].get();
-    } catch (const Error& e) {
+  const auto each = [&](const std::string& what, const std::vector<Tensors>& xs,
+                        const std::vector<int64_t>& roots, const std::vector<CollectiveOptions>& options) {
+    std::string all;
+    std::vector<Future<Tensors>> calls;
+    for (size_t r = 0; r < 3; ++r)
+      calls.push_back(ranks.members[r].call<&RankActor::run>(ranks.group, what, xs[r], roots[r], options[r]));
+    for (const auto& f : calls) {
+      const Error e = error_of([&] { f.get(); });
       CHECK(e.kind() == ErrorKind::invalid);
+      all += std::string(e.what()) + "\n";
     }
+    return all;
+  };
+  const std::string first = "rank 0 (troupe::testing::RankActor#0:1 on w0)",
+                    second = "rank 1 (troupe::testing::RankActor#0:2 on w1)";
+  // Ranks that name different roots, or bring other shapes to one.
+  using internal::collective::Collective;
+  for (const auto& [what, c] : {std::pair{"reduce", Collective::reduce},
+                                {"broadcast", Collective::broadcast},
+                                {"gather", Collective::gather},
+                                {"scatter", Collective::scatter}})
+    for (const std::string& way : ranks.ways(c))
+      for (const std::vector<int64_t>& roots :
+           {std::vector<int64_t>{0, 1, 2}, {1, 2, 0}, {0, 1, 0}, {1, 0, 0}, {2, 2, 0}}) {
+        CAPTURE(what, way, roots);
+        CHECK_THAT(each(what, same, roots, std::vector(3, CollectiveOptions{.way = way})),
+                   Contains(std::string("[") + what + "]") && Contains("ranks brought different roots: "));
+      }
+  for (const char* what : {"reduce", "broadcast"})
+    for (const std::string& way : ranks.ways(Collective::reduce))
+      for (size_t k = 0; k < 3; ++k) {
+        other = same;
+        other[k] = {zeros({3, 2})};
+        CAPTURE(what, way, k);
+        CHECK_THAT(errors(what, other, 1, {.way = way}), Contains("ranks brought different shapes: ") &&
+                                                             Contains("float32 [3, 2]") &&
+                                                             Contains("float32 [2, 3]"));
+      }
+  // Ranks that were told different rows, or others than there are.
+  const auto rows_of = [](std::vector<int64_t> a, std::vector<int64_t> b, std::vector<int64_t> c) {
+    return std::vector{CollectiveOptions{.rows = a}, CollectiveOptions{.rows = b},
+                       CollectiveOptions{.rows = c}};
+  };
+  for (const std::string what : {"gather", "all_gather"}) {
+    const std::string text = each(what, same, {0, 0, 0}, rows_of({2, 2, 2}, {2, 2, 7}, {2, 2, 2}));
+    const bool all_know = what == "all_gather" && !ranks.on_devices;
+    CHECK_THAT(text, Contains("[" + what + "]") && Contains(second));
+    if (all_know)
+      CHECK_THAT(text, Contains("different .rows: ") && Contains(".rows = {2, 2, 2}") &&
+                           Contains(second + " all_gather float32 rows of [3], .rows = {2, 2, 7} by "));
+    else
+      CHECK_THAT(text,
+                 Contains(second + " has .rows = {2, 2, 7}, and rank 2 (troupe::testing::RankActor#0:3 on "
+                                   "w2) brings 2 rows: give what each brings"));
   }
+  if (!ranks.on_devices)
+    CHECK_THAT(each("all_gather", same, {0, 0, 0}, rows_of({}, {2, 2, 2}, {2, 2, 2})),
+               Contains("different .rows: " + first + " all_gather without .rows; ") &&
+                   Contains("all_gather float32 rows of [3], .rows = {2, 2, 2} by "));
+  CHECK_THAT(each("all_gather", std::vector<Tensors>(3, {zeros({2, 0})}), {0, 0, 0},
+                  rows_of({2, 2, 2}, {2, 2, 7}, {2, 2, 2})),
+             Contains(second + " has .rows = {2, 2, 7}, and rank 2 "));
+  CHECK_THAT(each("reduce_scatter", same, {0, 0, 0}, rows_of({1, 1, 0}, {0, 1, 1}, {1, 1, 0})),
+             Contains("different .rows: ") && Contains(".rows = {1, 1, 0}") &&
+                 Contains(second + " reduce_scatter sum float32 [2, 3], .rows = {0, 1, 1} "));
+  constexpr int64_t most = INT64_MAX;
+  for (const char* what : {"all_gather", "gather"})
+    CHECK_THAT(errors(what, same, 0, {.rows = {2, 2, most}}), Contains("brings 2 rows"));
+  for (const char* what : {"reduce_scatter", "scatter"})
+    CHECK_THAT(errors(what, same, 0, {.rows = {most, most, 4}}),
+               Contains(std::string("[") + what + "] rows of ") && Contains("no tensor has so many"));
+  const auto no_op = static_cast<ReduceOp>(77);
+  for (const char* what : {"all_reduce", "reduce", "reduce_scatter", "gather", "broadcast", "barrier"})
+    CHECK_THAT(errors(what, same, 0, {.op = no_op}),
+               Contains(std::string("[") + what + "] .op is ReduceOp(77): choose sum, mean, min or max"));
   // Of which some tell each other their sizes first, and others nothing.
-  calls.clear();
+  std::vector<Future<Tensors>> calls;
   for (size_t r = 0; r < 3; ++r)
     calls.push_back(ranks.members[r].call<&RankActor::run>(ranks.group, r ? "all_reduce" : "gather", same[r],
                                                            int64_t{0}, CollectiveOptions()));
-  for (const auto& f : calls) CHECK(error_of([&] { f.get(); }).kind() == ErrorKind::invalid);
+  for (const auto& f : calls)
+    CHECK_THAT(invalid_text([&] { f.get(); }),
+               Contains("ranks brought different operations: " + first + " gather"));
   // All of it left nothing behind.
   for (const Tensors& result : ranks.run("all_gather", same)) CHECK(result[0].shape() == Shape{6, 3});
   for (const Tensors& result : ranks.run("all_reduce", same)) CHECK(result[0].shape() == Shape{2, 3});
