@@ -116,6 +116,19 @@ CheckpointFile file_in(const Json& json, const Reader& reader) {
   return file;
 }
 
+std::map<std::string, std::map<std::string, std::string>> given_in(const Json& json, const Reader& reader) {
+  std::map<std::string, std::map<std::string, std::string>> given;
+  for (const auto& [owner, numbers] : json.items()) {
+    if (!numbers.is_object())
+      reader.fail(fmt::format("\"given\" has no object for {}", in_quotes(owner, 80)));
+    for (const auto& [name, number] : numbers.items()) {
+      if (!number.is_string()) reader.fail(fmt::format("\"given\" has no text for {}", in_quotes(name, 80)));
+      given[owner].emplace(name, number.get<std::string>());
+    }
+  }
+  return given;
+}
+
 }  // namespace
 
 std::string checkpoint_index_text(const CheckpointIndex& index) {
@@ -148,6 +161,7 @@ std::string checkpoint_index_text(const CheckpointIndex& index) {
                     {"instructions", index.instructions},
                     {"world", index.world},
                     {"layout", index.layout},
+                    {"given", index.given},
                     {"files", std::move(files)}}}};
   std::string text;
   try {
@@ -201,6 +215,7 @@ CheckpointIndex parse_checkpoint_index(std::string_view text, const std::string&
     if (!worker.is_string()) reader.fail(fmt::format("\"layout\" has no worker for {}", in_quotes(path, 80)));
     index.layout.emplace(path, worker.get<std::string>());
   }
+  if (ours.contains("given")) index.given = given_in(reader.object(ours, "given"), reader);
   std::set<std::string> names;
   for (const Json& file : reader.list(ours, "files")) {
     index.files.push_back(file_in(file, reader));

@@ -32,6 +32,9 @@ struct CheckpointIndex {
   std::map<std::string, std::string> layout;  ///< path of an actor -> worker
   std::vector<CheckpointFile> files;
   int64_t format = kCheckpointFormat;
+  /// Rates and other numbers that the program gave when the job began, by owner and name; older files have
+  /// none.
+  std::map<std::string, std::map<std::string, std::string>> given = {};
 };
 
 /// As a Hugging Face index has it (metadata, weight_map), with "troupe" beside it and a CRC-32 of all before

@@ -19,9 +19,9 @@
 #include "ops/environment.h"
 #include "troupe/build_id.h"
 #include "troupe/committer.h"
+#include "troupe/job_load.h"
 #include "troupe/job_saver.h"
 #include "troupe/job_workers.h"
-#include "troupe/owned_pieces.h"
 #include "troupe/rehearsal.h"
 #include "troupe/witness.h"
 
@@ -31,11 +31,11 @@ namespace {
 using internal::Committer;
 using internal::JobActors;
 using internal::JobFiles;
+using internal::kDriver;
 using internal::Snapshot;
 using internal::actors::Worker;
 using std::chrono::seconds;
 
-constexpr const char* kDriver = "driver";
 constexpr Duration kRestAtBegin = seconds(60), kRest = seconds(10), kLeastPause = seconds(10);
 constexpr int kPausePerCost = 30;
 
@@ -73,7 +73,6 @@ struct Job::Parts {
 
   bool on_driver() const { return std::this_thread::get_id() == driver_thread_; }
   std::optional<Error> rest(Duration limit);
-  void load(int64_t step);
   void save(int64_t step, Event why);
   // What the protocol says next; on the driver's thread, and on the one that writes.
   void advance(Event event);
@@ -101,6 +100,7 @@ struct Job::Parts {
   std::optional<datasets::CheckpointFolder> folder_;
   int64_t total_ = 0, first_ = 0, step_ = 0;
   bool begun_ = false, resumed_ = false, repeat_ = true;  // the last: steps made again have their bits
+  internal::Given given_;                                 // when the job began
   std::optional<internal::Witness> witness_;
   std::weak_ptr<const StopSignal> stop_;  // as long as the loop goes on
   const std::optional<internal::Rehearsal> rehearsal_ = internal::Rehearsal::current();
@@ -136,10 +136,14 @@ int64_t Job::Parts::begin(int64_t total) {
                   ": --resume goes on from there; another folder begins anew");
   if (before_checkpoints) before_checkpoints();
   if (auto problem = rest(kRestAtBegin)) throw *problem;
+  given_ = internal::given_everywhere(workers_);
   if (steps.empty()) {
     save(0, Event::due);
   } else {
-    load(steps.back());
+    auto loaded = internal::load_job(workers_, dir_, name_, steps.back(), total_, given_);
+    workers_.layout = std::move(loaded.layout);
+    given_ = std::move(loaded.given);
+    repeat_ = loaded.repeat;
     resumed_ = true;
     started_ = monotonic();
     first_ = step_ = steps.back();
@@ -206,43 +210,6 @@ std::optional<Error> Job::Parts::rest(Duration limit) {
   if (!cluster_) return std::nullopt;
   Worker& worker = cluster_->worker();
   return internal::actors::quiesce(worker, worker.clock().now() + limit);
-}
-
-// ---- loading
-
-void Job::Parts::load(int64_t step) {
-  try {
-    const datasets::Checkpoint checkpoint(datasets::checkpoint_path(dir_, step));
-    const auto& index = checkpoint.index();
-    if (step > total_)
-      throw_invalid("[job] the loop ends at step " + std::to_string(total_) +
-                    ", and the newest checkpoint is of step " + std::to_string(step));
-    if (index.program != internal::build_id())
-      internal::log::warning("[job] " + dir_ + " was written by another build of the program");
-    // Who sums what in which order may be another matter then.
-    repeat_ = index.program == internal::build_id() && index.instructions == ops::cpu_levels() &&
-              index.world == workers_.world();
-    if (index.instructions != ops::cpu_levels())
-      internal::log::warning("[job] " + dir_ + " was written with the instructions " + index.instructions +
-                             ", here they are " + ops::cpu_levels() + ": sums may differ in the last bit");
-    std::map<std::string, std::string> layout;
-    internal::TakenModels taken;
-    for (const auto& [worker, actors] : workers_.ask_all(internal::kLoadCheckpoint, name_, step)) {
-      for (const std::string& path : actors.paths) layout[path] = worker;
-      repeat_ = repeat_ && actors.repeat;
-      taken.families.insert(actors.families.begin(), actors.families.end());
-      taken.names.insert(actors.taken.begin(), actors.taken.end());
-    }
-    repeat_ = taken.check_all_of(checkpoint, layout) && repeat_;  // fewer sum in another order
-    internal::load_driver({checkpoint.tensors(std::string(kDriver) + ".", true),
-                           checkpoint.tensors(std::string(kDriver) + ".", false)});
-    workers_.layout = std::move(layout);
-  } catch (const Error& e) {
-    if (e.kind() == ErrorKind::disconnected || e.kind() == ErrorKind::cancelled) throw;
-    throw CheckpointRefused(ErrorKind::invalid, "[job] the checkpoint of step " + std::to_string(step) +
-                                                    " in " + dir_ + " is refused: " + e.what() +
-                                                    datasets::other_checkpoints(dir_, step));
-  }
 }
 
 // ---- saving
@@ -434,6 +401,7 @@ void Job::Parts::write() {
       if (failure) throw *failure;
     } else {
       index_.instructions = ops::cpu_levels();
+      index_.given = given_;
       index_.world = workers_.world();
       folder_->commit(index_);
       event = Event::committed;

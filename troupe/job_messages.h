@@ -3,6 +3,7 @@
 #include "actors/worker/service.h"
 #include "core/codec/plain_struct.h"
 #include "data/checkpoint_index.h"
+#include "troupe/given.h"
 
 namespace troupe::internal {
 
@@ -17,6 +18,8 @@ struct JobActors {
   std::vector<std::string> families = {}, taken = {};
 };
 
+/// Driver to all workers, at rest, before the loop: which numbers their actors were given, by actor.
+inline constexpr actors::Service<Given()> kGiven{"job.given", {.timeout = Duration::zero()}};
 /// Driver to all workers, at rest: they keep what their actors have now, until it is written.
 /// (`process`: the driver's.)
 inline constexpr actors::Service<JobActors(uint64_t process)> kTakeSnapshot{"job.snapshot",

@@ -32,6 +32,7 @@ struct Gathered {
   std::optional<Error> failure;
   JobActors actors;
   Snapshot snapshot;
+  Given given;
 };
 
 // Calls f(cell, gathered) in the mailbox of every actor of the worker; `done` with all that came of it, or
@@ -215,6 +216,7 @@ void JobSaver::install(actors::Worker& worker, std::string dir) {
   std::unique_ptr<JobSaver> made(new JobSaver(worker, rehearsed({.dir = std::move(dir)}).dir));
   JobSaver* saver = made.get();
   worker.add_extension(std::move(made));
+  kGiven.serve_later(worker, [saver](const auto& call) { saver->given(call); });
   kTakeSnapshot.serve_later(worker,
                             [saver](const auto& call, uint64_t process) { saver->snapshot(call, process); });
   kWriteSnapshot.serve_later(worker, [saver](const auto& call, const std::string& job, int64_t step) {
@@ -256,6 +258,17 @@ void JobSaver::drop() {
   Snapshot gone;  // let go after the lock
   std::lock_guard lock(mutex_);
   std::swap(gone, taken_);
+}
+
+void JobSaver::given(const Ref<actors::Invocation>& call) {
+  in_all_mailboxes(
+      worker_, call,
+      [](ActorCell& cell, Gathered& all) {
+        auto numbers = given_in(state_of_actor(cell.object(), cell).rest);
+        std::lock_guard lock(all.mutex);
+        all.given.emplace(cell.path(), std::move(numbers));
+      },
+      [call](Gathered& all) { kGiven.answer(*call, std::move(all.given)); });
 }
 
 void JobSaver::snapshot(const Ref<actors::Invocation>& call, uint64_t process) {

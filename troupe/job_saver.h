@@ -33,6 +33,7 @@ class JobSaver final : public actors::Extension {
 
  private:
   JobSaver(actors::Worker& worker, std::string dir) : worker_(worker), dir_(std::move(dir)) {}
+  void given(const Ref<actors::Invocation>& call);
   void snapshot(const Ref<actors::Invocation>& call, uint64_t process);
   void write(const Ref<actors::Invocation>& call, const std::string& job, int64_t step);
   void load(const Ref<actors::Invocation>& call, const std::string& job, int64_t step);

@@ -106,6 +106,29 @@ TEST_CASE("members that are kept, or made anew, modules, optimizers and schedule
   CHECK(nets_warnings(false, true).empty());
 }
 
+TEST_CASE("what is Stateful is no byte without state, whatever comes and goes beside it") {
+  nets_log().clear();
+  internal::log::set_sink([](internal::log::Level, const std::string& text) { nets_log().push_back(text); });
+  {
+    const testing::Folder folder;
+    const std::string dir = (folder.path / "run").string();
+    auto cluster =
+        Cluster::in_process(2, hosting<NetsCounting>(), {.checkpoints = {.dir = dir, .every = 1, .keep = 9}});
+    const auto counting = cluster->spawn<NetsCounting>("w1", true, false);
+    (void)counting.call<&NetsCounting::call>().get();
+    Job job(*cluster);
+    int64_t n = 0;
+    std::optional<Keep> beside;  // the next one behind the actor's in the list of all
+    for ([[maybe_unused]] const int64_t step : job.steps()) {
+      const size_t made = datasets::committed_steps(dir).size();
+      if (made == 1) beside.emplace("n", n);
+      if (made == 3) break;
+    }
+  }
+  internal::log::set_sink(nullptr);
+  CHECK(nets_log() == std::vector<std::string>{});
+}
+
 TEST_CASE("a step that is made again and comes to another number stops the job, and says so") {
   const testing::Folder folder;
   Checkpoints at{(folder.path / "run").string(), true, 4, 2};

@@ -224,8 +224,11 @@ std::string bytes_in_no_state(Actor& actor, const actors::ActorCell& cell) {
   for (const nn::Module* m : nn::modules_within(object, size))
     cover(dynamic_cast<const void*>(m), m->object_size());
   for (const Stateful* s : Stateful::made_by(&cell)) {
-    if (const auto* keep = dynamic_cast<const Keep*>(s))
+    cover(s, sizeof *s);  // its place among all that are
+    if (const auto* keep = dynamic_cast<const Keep*>(s)) {
+      cover(keep, sizeof *keep);
       for (const auto& [at, n] : keep->covers()) cover(at, n);
+    }
     // Others have what changes elsewhere in memory.
     if (const auto* scheduler = dynamic_cast<const optim::Scheduler*>(s)) cover(scheduler, sizeof *scheduler);
     if (const auto* plateau = dynamic_cast<const optim::Plateau*>(s)) cover(plateau, sizeof *plateau);
