@@ -40,8 +40,8 @@ std::string given_otherwise(const Given& first, const Given& now) {
       const auto at = before->second.find(name);
       if (at == before->second.end() || at->second == number || !named.insert(name).second) continue;
       if (named.size() <= kMostNamed)
-        out += fmt::format("{}{} of {} is {}, and was {} when the job began", out.empty() ? "" : "; ", name,
-                           owner, number, at->second);
+        out += fmt::format("{}{} of {} is given as {}, and was as {} when the job began",
+                           out.empty() ? "" : "; ", name, owner, number, at->second);
     }
   };
   if (const auto driver = now.find("driver"); driver != now.end()) look("driver", driver->second);

@@ -46,6 +46,10 @@ Duration monotonic() { return std::chrono::steady_clock::now().time_since_epoch(
 struct Job::Parts {
   Parts(Cluster* cluster, Checkpoints options, std::string name)
       : cluster_(cluster), options_(internal::rehearsed(std::move(options))), name_(std::move(name)) {
+    if (options_.resume && options_.dir.empty())
+      throw_invalid(
+          "[job] it is to go on from checkpoints (Checkpoints::resume), and has no folder of them: set "
+          "Checkpoints::dir");
     if (options_.every < 0 || options_.keep < 1)
       throw_invalid("[job] checkpoints every " + std::to_string(options_.every) + " steps, of which " +
                     std::to_string(options_.keep) + " stay; expected 0 or more, and 1 or more");

@@ -65,9 +65,10 @@ TEST_CASE("rates that a checkpoint has otherwise than the program gives them are
   const auto lines = run(dir, {.lr = 0.5, .momentum = 0.8, .steps = 6}, third);
   CHECK(third == second);
   REQUIRE(lines.size() == 1);
-  CHECK_THAT(lines[0], Contains("the checkpoint of step 6") &&
-                           Contains("Scheduler#0.base of driver is 0.5, and was 0.05 when the job began") &&
-                           Contains("sgd#0.group0.momentum of given_test::Learner#0 is 0.8, and was 0.9"));
+  CHECK_THAT(lines[0],
+             Contains("the checkpoint of step 6") &&
+                 Contains("Scheduler#0.base of driver is given as 0.5, and was as 0.05 when the job began") &&
+                 Contains("sgd#0.group0.momentum of given_test::Learner#0 is given as 0.8, and was as 0.9"));
   CHECK_THAT(lines[0], !Contains("Learner#1"));
   CHECK(run(dir, {.lr = 0.05, .steps = 7}, third).empty());
 }
@@ -80,14 +81,14 @@ TEST_CASE("of what is given otherwise a few are named, those of the driver first
   CHECK(given_otherwise({}, first).empty());  // a checkpoint of before
   CHECK(
       given_otherwise(first, {{"A#0", {{"sgd#0.group0.lr", "2"}}}, {"driver", {{"sgd#0.group0.lr", "2"}}}}) ==
-      "sgd#0.group0.lr of driver is 2, and was 1 when the job began");
+      "sgd#0.group0.lr of driver is given as 2, and was as 1 when the job began");
   internal::Given many = first, others = first;
   for (int i = 0; i < 9; ++i) {
     many["B#0"][std::to_string(i)] = "1";
     others["B#0"][std::to_string(i)] = "2";
   }
   CHECK_THAT(given_otherwise(many, others),
-             Contains("4 of B#0 is 2") && !Contains("5 of B#0") && Contains("; and 4 more"));
+             Contains("4 of B#0 is given as 2") && !Contains("5 of B#0") && Contains("; and 4 more"));
   CHECK(internal::given_in({{"lr", tensor(0.5, float64)},
                             {"rates", tensor({0.5, 2.0}, float64)},
                             {"on", tensor(true, boolean)},

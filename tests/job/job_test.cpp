@@ -229,6 +229,13 @@ TEST_CASE("a folder with checkpoints is used with resume alone, and without any 
   CHECK_THAT(e.what(), Contains("has checkpoints, the newest of step 18: --resume goes on from there"));
 }
 
+TEST_CASE("a job that is to go on, and has no folder, is refused") {
+  const Checkpoints none{.dir = "", .resume = true};
+  CHECK_THAT(error_of([&] { Job job(none); }).what(), Contains("has no folder of them"));
+  auto cluster = Cluster::in_process(1, {}, {.checkpoints = none});
+  CHECK_THAT(error_of([&] { Job job(*cluster); }).what(), Contains("set Checkpoints::dir"));
+}
+
 TEST_CASE("another program's checkpoint is refused by name") {
   const testing::Folder folder;
   const Checkpoints at{(folder.path / "run").string(), true, 0, 2};

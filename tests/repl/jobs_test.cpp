@@ -120,7 +120,9 @@ TEST_CASE("the shell's flags of checkpoints are read, and refused without a fold
   const Checkpoints& c = options.checkpoints;
   CHECK((c.dir == "run" && c.resume && c.every == 5 && c.keep == 1 && options.script == "a.lua"));
   CHECK_THAT(parse({"--resume"}, options = {}),
-             Contains("2 troupe repl: --resume and --checkpoint-every need --checkpoint"));
+             Contains("2 troupe repl: --resume, --checkpoint-every and --checkpoint-keep need --checkpoint"));
+  CHECK_THAT(parse({"--checkpoint-keep", "3"}, options = {}), Contains("need --checkpoint"));
+  CHECK_THAT(parse({"--checkpoint="}, options = {}), Contains("--checkpoint needs a folder"));
   CHECK_THAT(parse({"--checkpoint"}, options = {}), Contains("--checkpoint needs a folder"));
   CHECK_THAT(parse({"--checkpoint-every", "0"}, options = {}), Contains("needs a number above 0, got '0'"));
 }

@@ -78,6 +78,10 @@ TEST_CASE("unknown flags suggest the nearest, and stray arguments are refused", 
   CHECK(Program().refusal({"--zzzzzzzzz"}).find("did you mean") == std::string::npos);
   CHECK(Program().refusal({"stray"}).find("unexpected argument 'stray'") != std::string::npos);
   CHECK(Program().refusal({"--data"}).find("--data needs a value") != std::string::npos);
+  for (const std::string flag : {"--data", "--device", "--lr", "--epochs", "--seed"})
+    for (const auto& arguments :
+         {std::vector<std::string>{flag, ""}, {flag + "="}, {flag, "", "--json"}, {flag + "=", "1"}})
+      CHECK(Program().refusal(arguments).find(flag + " needs a value") != std::string::npos);
   CHECK(Program().refusal({"--data", "--json"}).find("--data needs a value, got the flag --json") !=
         std::string::npos);
 }
@@ -97,7 +101,7 @@ TEST_CASE("files that a program writes are checked before it begins, and nothing
   std::ofstream(chart) << "old";
   flags.check_outputs();
   CHECK(content(chart) == "old");
-  for (const std::string bad : {"/no/such/folder/x", "/sys/x", "", "/dev/null"}) {
+  for (const std::string bad : {"/no/such/folder/x", "/sys/x", "/dev/null"}) {
     CHECK_FALSE(flags.parse({"--chart", bad}, out, err));
     CHECK_THAT(invalid_text([&] { flags.check_outputs(); }),
                Catch::StartsWith("[--chart] " + bad + ": cannot be written: "));
@@ -129,6 +133,35 @@ TEST_CASE("flags keep values, and the one file behind them", "[cli]") {
   none.file("FILE", "the text");
   CHECK(none.parse({}, out, err) == 2);
   CHECK(err.str().find("expects one FILE, got none") != std::string::npos);
+}
+
+TEST_CASE("what is about checkpoints needs their folder", "[cli]") {
+  std::ostringstream out, err;
+  const auto parse = [&](const std::vector<std::string>& arguments) {
+    err.str("");
+    Flags flags("digits", "Trains.");
+    const auto& saved = flags.checkpoints();
+    const auto code = flags.parse(arguments, out, err);
+    return code ? std::optional<troupe::Checkpoints>() : saved;
+  };
+  CHECK(parse({})->dir.empty());
+  CHECK(parse({"--checkpoint", "run", "--resume"})->resume);
+  CHECK(parse({"--checkpoint-every", "3", "--checkpoint", "run"})->every == 3);
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--resume"},
+                                                    {"--unwitnessed"},
+                                                    {"--checkpoint-every", "3"},
+                                                    {"--checkpoint-keep", "3"}}) {
+    CHECK_FALSE(parse(arguments));
+    CHECK(err.str() ==
+          "digits: " + arguments[0] +
+              " is about checkpoints, and there is no folder of them: give --checkpoint DIR as well "
+              "(see digits --help)\n");
+  }
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"--checkpoint", ""}, {"--checkpoint="}, {"--checkpoint", "", "--resume"}}) {
+    CHECK_FALSE(parse(arguments));
+    CHECK(err.str().starts_with("digits: --checkpoint needs a value"));
+  }
 }
 
 TEST_CASE("help says what a run with the defaults reaches", "[cli]") {

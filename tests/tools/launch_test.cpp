@@ -74,6 +74,8 @@ TEST_CASE("flags of run end at the program", "[launch]") {
   CHECK(options.processes == 3);
   CHECK(options.grace == 0.5);
   CHECK(options.command == std::vector<std::string>{"sh", "-n", "7", "--unknown", "--", "--help"});
+  CHECK(parsed({"-n", "3", "sh", "--log-dir=", "-H", ""}).command ==
+        std::vector<std::string>{"sh", "--log-dir=", "-H", ""});
 }
 
 TEST_CASE("bad arguments of run are refused with one line", "[launch]") {
@@ -84,6 +86,11 @@ TEST_CASE("bad arguments of run are refused with one line", "[launch]") {
   CHECK(refusal({}).find("no program given") != std::string::npos);
   CHECK(refusal({"--nnodes", "2", "sh"}).find("needs --master-addr") != std::string::npos);
   CHECK(refusal({"--node-rank", "1", "sh"}).find("--node-rank is 1") != std::string::npos);
+  for (const std::string flag :
+       {"-H", "--host", "--hostfile", "--rsh", "--export", "--master-addr", "--rdzv-endpoint", "--rdzv-id",
+        "--token-file", "--log-dir", "--tee", "--redirects"})
+    CHECK(refusal({flag, "", "sh"}).find((flag == "-H" ? "--host" : flag) + " needs a value, got ''") !=
+          std::string::npos);
   CHECK(refusal({"--master-port", "70000", "sh"}).find("from 1 to 65535") != std::string::npos);
 }
 

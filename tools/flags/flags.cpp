@@ -119,6 +119,40 @@ struct Flags::Parser {
     return text;
   }
 
+  /// With "--lr", "" in place of "--lr=", for which CLI11 takes the next argument. Behind a program all are
+  /// its own.
+  std::vector<std::string> with_empty_values(const std::vector<std::string>& arguments) const {
+    std::vector<std::string> out;
+    for (auto at = arguments.begin(); at != arguments.end(); ++at) {
+      const bool ends = !at->starts_with('-') || *at == "--";
+      if (ends && rest && !only) return out.insert(out.end(), at, arguments.end()), out;
+      const size_t equals = at->find('=');
+      const CLI::Option* option = app.get_option_no_throw(at->substr(0, equals));
+      const bool takes_value = !ends && option && option->get_items_expected_min() > 0;
+      out.push_back(takes_value && equals + 1 == at->size() ? at->substr(0, equals) : *at);
+      if (takes_value && equals + 1 == at->size()) out.emplace_back();
+      if (takes_value && equals == std::string::npos && std::next(at) != arguments.end())
+        out.push_back(*++at);
+    }
+    return out;
+  }
+
+  /// What is asked of checkpoints, and needs a folder that was not given; empty if nothing is.
+  std::string without_folder() const {
+    const Checkpoints none;
+    if (!checkpoints.dir.empty()) return "";
+    const char* flag = checkpoints.resume                ? "--resume"
+                       : checkpoints.unwitnessed         ? "--unwitnessed"
+                       : checkpoints.every != none.every ? "--checkpoint-every"
+                       : checkpoints.keep != none.keep   ? "--checkpoint-keep"
+                                                         : nullptr;
+    return flag
+               ? fmt::format(
+                     "{} is about checkpoints, and there is no folder of them: give --checkpoint DIR as well",
+                     flag)
+               : "";
+  }
+
   /// What is wrong with the arguments that no flag took; empty if nothing is.
   std::string leftovers() {
     auto left = app.remaining();
@@ -153,6 +187,8 @@ Flags& Flags::bind(const std::string& name, const std::string& help, const std::
   parser_->remember(name, type, help, initial);
   auto checked = [flag = longest(name), set = std::move(set)](const std::string& text) {
     if (text.starts_with("--")) throw BadValue{fmt::format("{} needs a value, got the flag {}", flag, text)};
+    // An empty one looks like none: it comes of a shell's variable that is not set.
+    if (text.empty()) throw BadValue{fmt::format("{} needs a value, got ''", flag)};
     set(text);
   };
   parser_->app.add_option_function<std::string>(with_underscores(name), std::move(checked))
@@ -293,8 +329,11 @@ std::optional<int> Flags::parse(const std::vector<std::string>& arguments, std::
     return 2;
   };
   try {
-    parser_->app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-    const auto wrong = parser_->leftovers();
+    auto read = parser_->with_empty_values(arguments);
+    std::ranges::reverse(read);  // as CLI11 takes them
+    parser_->app.parse(std::move(read));
+    auto wrong = parser_->leftovers();
+    if (wrong.empty()) wrong = parser_->without_folder();
     return wrong.empty() ? std::nullopt : std::optional(refuse(wrong));
   } catch (const BadValue& bad) {
     return refuse(bad.text);

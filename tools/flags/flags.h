@@ -31,7 +31,7 @@ struct Range {
 ///     if (auto exit_code = flags.parse(argc, argv)) return *exit_code;
 ///
 /// A name is "--name" or "-n,--name"; whoever types "--some_name" means "--some-name". Values are given as
-/// `--name value` or `--name=value`; the last one wins.
+/// `--name value` or `--name=value`, and are not empty; the last one wins.
 /// --help and --version are there without being added.
 class Flags {
  public:
@@ -64,7 +64,8 @@ class Flags {
   const uint64_t& seed(const std::string& help) &;
   /// As output().
   const std::string& picture(const std::string& name, std::string initial, const std::string& help) &;
-  /// "--checkpoint DIR", "--resume", "--checkpoint-every N", "--checkpoint-keep N" and "--unwitnessed": of a Job.
+  /// "--checkpoint DIR", "--resume", "--checkpoint-every N", "--checkpoint-keep N" and "--unwitnessed": of a
+  /// Job. The others need the folder.
   const Checkpoints& checkpoints() &;
   /// The one argument beside the flags, which must be there.
   const std::string& file(const std::string& name, const std::string& help) &;

@@ -390,8 +390,8 @@ std::optional<int> parse_repl(const std::vector<std::string>& arguments, ReplOpt
     return usage("-n and -w exclude each other: workers are processes, or in this process");
   if (!options.workers && in_process) options.workers = -in_process;
   const Checkpoints& saved = options.checkpoints;
-  if (saved.dir.empty() && (saved.resume || saved.every))
-    return usage("--resume and --checkpoint-every need --checkpoint, the folder");
+  if (saved.dir.empty() && (saved.resume || saved.every || saved.keep != Checkpoints().keep))
+    return usage("--resume, --checkpoint-every and --checkpoint-keep need --checkpoint, the folder");
   return {};
 }
 
