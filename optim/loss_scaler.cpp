@@ -35,15 +35,31 @@ bool LossScaler::unscale_(Tensors& grads) {
   return finite;
 }
 
-bool LossScaler::unscale_(Optimizer& optimizer) {
-  if (finite_.contains(&optimizer))
+void LossScaler::note_unscaled(const void* of, bool finite) {
+  refuse_twice(of);
+  overflow_ |= !finite;
+  finite_[of] = finite;
+}
+
+std::optional<bool> LossScaler::unscaled(const void* of) const {
+  const auto at = finite_.find(of);
+  return at == finite_.end() ? std::nullopt : std::optional(at->second);
+}
+
+void LossScaler::refuse_twice(const void* of) const {
+  if (finite_.contains(of))
     throw_invalid("[loss_scaler] the gradients of this optimizer are unscaled already: call update() first");
+}
+
+bool LossScaler::unscale_(Optimizer& optimizer) {
+  refuse_twice(&optimizer);
   Tensors grads;
   for (const Tensor& p : optimizer.params()) grads.push_back(p.grad());
   const bool finite = unscale_(grads);
   for (size_t i = 0; i < grads.size(); ++i)
     if (grads[i].defined()) optimizer.params()[i].set_grad(grads[i]);
-  return finite_[&optimizer] = finite;
+  note_unscaled(&optimizer, finite);
+  return finite;
 }
 
 bool LossScaler::step(Optimizer& optimizer) {

@@ -1,6 +1,7 @@
 // Loss scaling: keeps small gradients of half-precision runs above the smallest number.
 #pragma once
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -16,6 +17,10 @@ namespace troupe::optim {
 ///   scaler.unscale_(optimizer);                     // only to look at the gradients, or clip them
 ///   scaler.step(optimizer);
 ///   scaler.update();
+///
+/// Whose gradients lie in several places, a step is left out in all of them, or in none: an optimizer of
+/// actors (optim::Distributed) makes it with optimizer.step(context, scaler), members of a group ask each
+/// other with GradientReducer::unscale_.
 class LossScaler final : public Stateful {
  public:
   struct Options {
@@ -37,6 +42,12 @@ class LossScaler final : public Stateful {
   /// A step with the unscaled `.grad`, if they are finite; true if it was made. `invalid` if called twice
   /// before update().
   bool step(Optimizer& optimizer);
+  /// Notes of the gradients of an optimizer, or of another object, that they have been divided by the scale
+  /// elsewhere, and whether they are finite: all that learn together have to note the same. `invalid` if
+  /// called twice for it before update().
+  void note_unscaled(const void* of, bool finite);
+  /// Whether they are finite; empty if they have not been unscaled in this iteration.
+  std::optional<bool> unscaled(const void* of) const;
   /// Ends an iteration: a new scale for the next one.
   void update();
 
@@ -46,11 +57,12 @@ class LossScaler final : public Stateful {
   void load_state(const StateDict& state) override;
 
  private:
+  void refuse_twice(const void* of) const;
   Options options_;
   double scale_;
   int64_t good_steps_ = 0;
   bool overflow_ = false;
-  std::map<const Optimizer*, bool> finite_;  // unscaled in this iteration
+  std::map<const void*, bool> finite_;  // unscaled in this iteration
   std::set<const Optimizer*> stepped_;
 };
 

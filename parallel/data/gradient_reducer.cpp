@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "actors/cell/invocation.h"
@@ -101,6 +102,52 @@ Tensors GradientReducer::gradients() const {
     else if (cut[i].piece.defined())
       all.push_back(optim::context_gradient(cut[i], *state_->cut));
   return all;
+}
+
+// Of all members, one behind the other; what all have counts once.
+Task<std::vector<double>> GradientReducer::sizes_of_all(Tensors gradients, bool largest) const {
+  const auto state = state_;
+  const Tensors updated = pieces();
+  const std::string tag = fmt::format("{}/sizes {}", state->name(), state->next_sizes());
+  if (gradients.size() != updated.size()) {
+    const Error why(ErrorKind::invalid,
+                    fmt::format("{}{} gradients of {} pieces on rank {}: expected those of gradients()",
+                                kOfReducer, gradients.size(), updated.size(), state->group.rank()));
+    if (state->cut) state->group.give_up(tag, why);
+    throw why;
+  }
+  if (!state->cut) co_return optim::gradient_sizes(gradients, largest);
+  for (size_t i = 0; i < updated.size(); ++i)
+    if (state->group.rank() > 0 && state->is_whole(updated[i])) gradients[i] = {};
+  const Tensor mine = tensor(optim::gradient_sizes(gradients, largest), float64);
+  const auto gathering = state->group.all_gather(mine, state->options_of(tag));
+  const Tensor all = co_await gathering;
+  co_return all.to_vector<double>();
+}
+
+Task<bool> GradientReducer::unscale_(optim::LossScaler& scaler, Tensors& gradients) const {
+  if (scaler.unscaled(state_.get()))
+    throw_invalid("[loss_scaler] the gradients of this reducer are unscaled already: call update() first");
+  const auto asking = sizes_of_all(gradients, true);
+  const std::vector<double> sizes = co_await asking;
+  const bool finite = std::ranges::all_of(sizes, [](double size) { return std::isfinite(size); });
+  scaler.note_unscaled(state_.get(), finite);
+  for (Tensor& g : gradients)
+    if (g.defined()) g = optim::scaled(g, 1 / scaler.scale());
+  co_return finite;
+}
+
+Task<double> GradientReducer::clip_norm_(Tensors& gradients, double max_norm,
+                                         const optim::ClipOptions& options) const {
+  (void)optim::clip_factor(0, max_norm, options);  // bad arguments, before anything is sent
+  const optim::ClipOptions how = options;
+  const auto asking = sizes_of_all(gradients, how.largest);
+  const std::vector<double> sizes = co_await asking;
+  const double norm = optim::norm_of_sizes(sizes, how.largest);
+  const double factor = optim::clip_factor(norm, max_norm, how);
+  for (Tensor& g : gradients)
+    if (factor < 1 && g.defined()) g = optim::scaled(g, factor).to(g.dtype());
+  co_return norm;
 }
 
 Future<void> GradientReducer::gather() const {

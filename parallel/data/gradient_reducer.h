@@ -11,6 +11,8 @@
 #include "autograd/distributed/context.h"
 #include "autograd/ready_hooks.h"
 #include "collective/group.h"
+#include "optim/clip.h"
+#include "optim/loss_scaler.h"
 #include "parallel/data/buckets.h"
 #include "parallel/server/compression/compression.h"
 #include "parallel/sharded/shard.h"
@@ -107,6 +109,19 @@ class GradientReducer {
   Tensors pieces() const;
   /// Of those, in the context of the call.
   Tensors gradients() const;
+  /// As LossScaler::unscale_(gradients), of gradients() of all members, which step or leave the step out
+  /// together: true if those of all are finite. The n-th calls of all members belong together. Both have to
+  /// live until then.
+  ///
+  ///   Tensors gradients = reducer.gradients();
+  ///   const auto unscaling = reducer.unscale_(scaler, gradients);
+  ///   if (co_await unscaling) optimizer->step(gradients);
+  ///   scaler.update();
+  Task<bool> unscale_(optim::LossScaler& scaler, Tensors& gradients) const;
+  /// As optim::clip_norm_(gradients, max_norm), of gradients() of all members as those of one model; gives
+  /// its norm.
+  Task<double> clip_norm_(Tensors& gradients, double max_norm, const optim::ClipOptions& options = {}) const;
+
   /// After a step: the parameters have the pieces of all. The n-th gathers of all members belong together.
   /// `failed` if that of another member has.
   Future<void> gather() const;
@@ -125,6 +140,7 @@ class GradientReducer {
   class Call;
   template <class F>
   void check(F f) const;
+  Task<std::vector<double>> sizes_of_all(Tensors gradients, bool largest) const;
   static Task<double> run(std::shared_ptr<ReducerState> state, Tensors roots, Tensors gradients, double loss,
                           double rows, bool weighted, autograd::BackwardOptions options);
   std::shared_ptr<ReducerState> state_;

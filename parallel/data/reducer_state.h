@@ -1,5 +1,6 @@
 // What a GradientReducer has on one member: its parameters, and the reductions that are under way.
 #pragma once
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -43,6 +44,10 @@ class ReducerState : public std::enable_shared_from_this<ReducerState> {
   Tensor unreduced(size_t i, bool make);
   std::string name() const { return use_.name(); }
 
+  uint64_t next_sizes() {
+    const internal::Lock lock(mutex_);
+    return ++last_sizes_;
+  }
   uint64_t next_call() {
     const internal::Lock lock(mutex_);
     return ++last_call_;
@@ -78,6 +83,10 @@ class ReducerState : public std::enable_shared_from_this<ReducerState> {
     std::map<uint64_t, std::shared_ptr<PassReduction>>::node_type gone;  // let go after the lock
     const internal::Lock lock(mutex_);
     gone = reductions_.extract(number);
+  }
+  /// Whether this is a parameter that is not divided.
+  bool is_whole(const Tensor& t) const {
+    return std::ranges::any_of(parameters, [&](const Tensor& p) { return p.is_same(t); });
   }
   /// Whether gradients are reduced to pieces: then buckets stay as they are cut.
   bool scatters() const { return cut && !cut->whole_gradients(); }
@@ -146,6 +155,7 @@ class ReducerState : public std::enable_shared_from_this<ReducerState> {
   bool order_is_seen_ TROUPE_GUARDED_BY(mutex_) = false;
   std::vector<std::vector<size_t>> buckets_ TROUPE_GUARDED_BY(mutex_);
   uint64_t last_call_ TROUPE_GUARDED_BY(mutex_) = 0;
+  uint64_t last_sizes_ TROUPE_GUARDED_BY(mutex_) = 0;  // of unscale_() and clip_norm_()
   std::map<uint64_t, PassPlan> calls_ TROUPE_GUARDED_BY(mutex_);
   std::map<uint64_t, Accumulating> accumulating_ TROUPE_GUARDED_BY(mutex_);                  // by context
   std::map<uint64_t, std::shared_ptr<PassReduction>> reductions_ TROUPE_GUARDED_BY(mutex_);  // by pass

@@ -11,13 +11,14 @@
 namespace troupe::parallel {
 
 void DriverLoss::begin(uint64_t step, Function function, std::vector<Value> targets,
-                       std::vector<double> weights, AnyRef last) {
+                       std::vector<double> weights, double loss_scale, AnyRef last) {
   std::erase_if(steps_, [&](const auto& entry) { return entry.first + 1 < step; });  // that failed
   Step& entry = steps_[step];
   entry.losses.assign(weights.size(), 0);
   entry.function = std::move(function);
   entry.targets = std::move(targets);
   entry.weights = std::move(weights);
+  entry.loss_scale = loss_scale;
   entry.last = std::move(last);
 }
 
@@ -45,13 +46,13 @@ Task<void> DriverLoss::receive(uint64_t step, SkipLink from, int64_t micro_batch
                   ": expected a tensor of one element");
   of.losses.at(index) = loss.item();
   const bool counts = of.weights.at(index) > 0;  // else it has no gradients, whatever it is
-  if (counts && !std::isfinite(loss.item()))
+  if (counts && !std::isfinite(loss.item()) && of.loss_scale == 0)
     throw_error(ErrorKind::failed,
                 fmt::format("{} is {}: no gradients were computed for it", what, loss.item()));
   const AnyRef last = of.last;  // the step may end meanwhile
   ValueList grads(leaves.size());
   if (counts && loss.requires_grad()) {
-    const Tensor weight = full_like(loss, of.weights.at(index));
+    const Tensor weight = full_like(loss, of.weights.at(index) * (of.loss_scale > 0 ? of.loss_scale : 1));
     co_await autograd::context_backward(loss, weight);
     for (size_t i = 0; i < leaves.size(); ++i)
       grads[i] = internal::to_value(autograd::exchange_context_gradient(leaves[i], {}));

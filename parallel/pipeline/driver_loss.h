@@ -18,7 +18,7 @@ class DriverLoss final : public Actor {
   /// A step begins; the one before it may still run. Only on the worker itself (RRef::local): functions do
   /// not travel.
   void begin(uint64_t step, Function function, std::vector<Value> targets, std::vector<double> weights,
-             AnyRef last);
+             double loss_scale, AnyRef last);
   /// A step is over: the losses of its micro-batches, in their order.
   std::vector<double> end(uint64_t step);
 
@@ -33,7 +33,8 @@ class DriverLoss final : public Actor {
     Function function;
     std::vector<Value> targets;
     std::vector<double> weights, losses;
-    AnyRef last;  // the runner of the last stage
+    double loss_scale = 0;  // as in StepOptions
+    AnyRef last;            // the runner of the last stage
   };
   std::map<uint64_t, Step> steps_;
 };

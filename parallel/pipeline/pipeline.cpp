@@ -268,6 +268,9 @@ std::shared_ptr<Pipeline::Run> Pipeline::prepare(std::vector<Value> batch, const
     throw_invalid(fmt::format(
         "[pipeline] the weights of the micro-batches add up to {}; expected a number above 0", run->total));
   for (double& w : run->weights) w /= run->total;
+  if (!(options.loss_scale >= 0) || !std::isfinite(options.loss_scale))
+    throw_invalid(fmt::format("[pipeline] a loss scale of {}; expected a number above 0, or 0 for none",
+                              options.loss_scale));
 
   ++step_;
   for (int w = 0; w < workers_; ++w) {
@@ -277,6 +280,7 @@ std::shared_ptr<Pipeline::Run> Pipeline::prepare(std::vector<Value> batch, const
                      .recompute = {},
                      .weights = run->weights,
                      .total = options.share > 0 ? options.share : run->total,
+                     .loss_scale = options.loss_scale,
                      .batch = {},
                      .targets = {},
                      .given = {}};
@@ -350,10 +354,11 @@ Future<StepResult> Pipeline::step_async(std::vector<Value> batch, std::vector<Va
   const auto run = prepare(std::move(batch), options, true);
   Future<void> ready = Future<void>::ready({});
   if (loss_)
-    ready = loss_.local([step = step_, f = options_.loss, targets = std::move(targets),
-                         weights = run->weights, last = AnyRef(runners_.back())](DriverLoss& loss) mutable {
-      loss.begin(step, std::move(f), std::move(targets), std::move(weights), last);
-    });
+    ready =
+        loss_.local([step = step_, f = options_.loss, targets = std::move(targets), weights = run->weights,
+                     scale = options.loss_scale, last = AnyRef(runners_.back())](DriverLoss& loss) mutable {
+          loss.begin(step, std::move(f), std::move(targets), std::move(weights), scale, last);
+        });
   else
     run->orders.back().targets = std::move(targets);
   const auto reports = start(run);

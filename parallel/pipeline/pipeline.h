@@ -133,6 +133,9 @@ struct StepOptions {
   /// only, and its loss may be NaN (no target in it, say). The loss of the step is the weighted mean, and so
   /// are the gradients: the same as of the whole batch, however it is cut.
   std::vector<double> weights = {};
+  /// optim::LossScaler::scale(): the gradients are those of the loss times this, and a loss that is not
+  /// finite is no error, but leaves such gradients. 0: none.
+  double loss_scale = 0;
   /// Not for users: what the step counts for among those of all replicas; 0: the sum of the weights.
   double share = 0;
   /// Of a step that names none.

@@ -104,7 +104,7 @@ std::vector<StepOptions> Pipelines::options_of_replicas(const StepOptions& optio
     const auto parts = rows_of_replicas(value, "an input");
     for (size_t r = 0; r < replicas_; ++r) all[r].inputs[stage] = parts[r];
   }
-  for (StepOptions& o : all) o.weights = options.weights;
+  for (StepOptions& o : all) o.weights = options.weights, o.loss_scale = options.loss_scale;
   return all;
 }
 

@@ -343,7 +343,7 @@ Task<void> Runner::forward(Running& run, Done& done) {
     for (const SkipLink& user : to.links.gives[k]) send(run, user, m, true, skips.at(k));
   if (loss) {
     run.report.losses.at(index) = value.item();
-    if (!std::isfinite(value.item()) && run.order.weights.at(index) > 0)
+    if (!std::isfinite(value.item()) && run.order.weights.at(index) > 0 && run.order.loss_scale == 0)
       throw_error(ErrorKind::failed,
                   fmt::format("[pipeline] the loss is {}: no gradients were computed for it", value.item()));
     run.plan->arrived(Work::backward, static_cast<int>(m), static_cast<int>(stage / setup_.workers));
@@ -364,7 +364,8 @@ Task<void> Runner::backward(Running& run, Done& done) {
   BackwardOrder order;
   order.id = {setup_.pipeline, run.order.step, stage, m};
   order.grads = output_gradients(to.links, run.arrivals.take(false, stage, m));
-  order.weight = run.order.weights.at(static_cast<size_t>(m));
+  order.weight =
+      run.order.weights.at(static_cast<size_t>(m)) * (run.order.loss_scale > 0 ? run.order.loss_scale : 1);
   order.whole = whole;
   order.replicas = to.replicas, order.total = run.order.total;
   order.meeting = meeting_of(setup_.joint, order.id);

@@ -23,9 +23,9 @@ optim::ContextGradients of_servers(const std::vector<RRef<S>>& servers, bool com
       return sizes;
     });
   };
-  out.scale = [servers](double factor) {
+  out.scale = [servers](double factor, bool wide) {
     std::vector<Future<void>> asked;
-    for (const auto& s : servers) asked.push_back(s.template call<&S::scale_gradients>(factor));
+    for (const auto& s : servers) asked.push_back(s.template call<&S::scale_gradients>(factor, wide));
     return all(asked).then([](const std::vector<Unit>&) {});
   };
   return out;

@@ -145,9 +145,9 @@ std::vector<double> Server::gradient_sizes(bool largest) {
   return optim::gradient_sizes(gradients, largest);
 }
 
-void Server::scale_gradients(double factor) {
+void Server::scale_gradients(double factor, bool wide) {
   for (const auto& [trainer, recorded] : recorded_)
-    if (recorded.context == frame().context) optim::scale_gradients(recorded.leaves, factor);
+    if (recorded.context == frame().context) optim::scale_gradients(recorded.leaves, factor, wide);
 }
 
 Task<Pulled> Server::push_pull(TrainerId trainer, VersionStamp stamp, Packed gradients, double weight,

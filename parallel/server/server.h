@@ -42,7 +42,7 @@ class Server final : public ServerBase {
   /// Of the gradients that push_context() would take, each trainer's by itself: gradients_of()
   /// (parallel/server/served_gradients.h).
   std::vector<double> gradient_sizes(bool largest);
-  void scale_gradients(double factor);
+  void scale_gradients(double factor, bool wide);
   /// push(), then pull(): one message each way.
   Task<Pulled> push_pull(TrainerId trainer, VersionStamp stamp, Packed gradients, double weight,
                          Compression how);

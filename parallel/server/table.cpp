@@ -180,10 +180,10 @@ std::vector<double> Table::gradient_sizes(bool largest) {
   return optim::gradient_sizes(gradients, largest);
 }
 
-void Table::scale_gradients(double factor) {
+void Table::scale_gradients(double factor, bool wide) {
   for (const auto& [trainer, recorded] : recorded_)
     if (recorded.context == frame().context)
-      for (const Rows& rows : recorded.rows) optim::scale_gradients({rows.values}, factor);
+      for (const Rows& rows : recorded.rows) optim::scale_gradients({rows.values}, factor, wide);
 }
 
 // All rows that the contributions have, each once, in the order of their appearance.

@@ -54,7 +54,7 @@ class Table final : public ServerBase {
   /// Of the gradients that push_context() would take, each trainer's by itself: gradients_of()
   /// (parallel/server/served_gradients.h).
   std::vector<double> gradient_sizes(bool largest);
-  void scale_gradients(double factor);
+  void scale_gradients(double factor, bool wide);
 
   static constexpr auto remote =
       methods<&Table::join, &Table::leave, &Table::set_policy, &Table::set_options, &Table::report,

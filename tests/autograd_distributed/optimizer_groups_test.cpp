@@ -180,17 +180,17 @@ TEST_CASE("messages of optimizers that do not fit are refused, and change nothin
              Contains("must be a double"));
   for (const Value& bad : {Value(3.0), Value(ValueList{Value(1.0)}), Value(ValueList{Value(ValueList{})})})
     CHECK_THAT(refused(a.call("optim.create", {key, "sgd", bad})), Contains("optim.create"));
-  CHECK_THAT(refused(optim::kStep.ask(a, key, {fits})), Contains("has no such optimizer"));
+  CHECK_THAT(refused(optim::kStep.ask(a, key, {fits}, 1)), Contains("has no such optimizer"));
 
   CHECK(optim::kCreate.ask(a, key, "sgd", {{{"*"}, fits}, {{"0.b**s"}, fits}}).get() ==
         optim::GroupNames{{"0.weight"}, {"0.bias"}});
   autograd::Context context(*cluster);
   halves.backward(context, 0);
-  CHECK_THAT(refused(optim::kStep.ask(a, key, {fits})), Contains("options of 1 groups came for 2 groups"));
-  CHECK_THAT(refused(optim::kStep.ask(a, key, {fits, {{"rate", 1.0}}})), Contains("option \"rate\""));
+  CHECK_THAT(refused(optim::kStep.ask(a, key, {fits}, 1)), Contains("options of 1 groups came for 2 groups"));
+  CHECK_THAT(refused(optim::kStep.ask(a, key, {fits, {{"rate", 1.0}}}, 1)), Contains("option \"rate\""));
   CHECK_THAT(refused(optim::kState.ask(a, key, {})), Contains("options of 0 groups"));
   CHECK(same_bits(halves.values(), before));
-  CHECK(optim::kStep.ask(a, key, {fits, fits}).get() == 2);
+  CHECK(optim::kStep.ask(a, key, {fits, fits}, 1).get() == 2);
   CHECK_FALSE(same_bits(halves.values(), before));
 }
 

@@ -97,7 +97,7 @@ Flags draw_some(std::mt19937& random) {
 
 // The gradients of what one process would have, by which each replica's rows are learnt from as far as its
 // flags say.
-struct Whole {
+struct OneProcess {
   Layers net;
   optim::Adam optimizer{net.parameters(), {.lr = 0.05}};
   void learn_from(const Tensor& x, const Tensor& y, const Flags& flags, double share) {
@@ -133,7 +133,7 @@ void check(const Way& way, size_t n, unsigned seed, BucketSizes buckets) {
   const Flags first = way.shard == Shard::all ? draw_some(random) : draw(random);  // else there is no part
   DataParallel<Learner> net(cluster->here(), group, options, first);
   optim::Distributed<optim::Adam> optimizer(net, {.lr = 0.05});
-  Whole whole;
+  OneProcess whole;
   for (int64_t i = 0; i < 8; ++i) {
     std::vector<Flags> flags(n, i == 0 ? first : draw(random));
     // A replica may differ from the others, unless parts have its gradients in common.
@@ -179,7 +179,7 @@ TEST_CASE("rank by rank, members stay equal and learn as one process, whatever i
     const Flags first = draw_some(random);
     for (const auto& w : cluster->workers()) members.push_back(cluster->spawn<RankByRank>(w, first));
     for (auto& m : members) m.call<&RankByRank::join>(Group(members), int64_t(shard)).get();
-    Whole whole;
+    OneProcess whole;
     for (int64_t i = 0; i < 8; ++i) {
       std::vector<Flags> flags(n, i == 0 ? first : draw_some(random));
       if (i % 3 == 2) flags[random() % n] = draw_some(random);
@@ -209,7 +209,7 @@ TEST_CASE("replicas of pipelines learn as one process, whatever is frozen or tha
       Pipelines train(cluster->here(), model, stage<&Learner::forward>().with_loss<&Learner::loss_of>(),
                       {.micro_batches = 2, .shard = way.shard, .gather = way.gather, .reduce = way.reduce});
       optim::Distributed<optim::Adam> optimizer(model, {.lr = 0.05});
-      Whole whole;
+      OneProcess whole;
       for (int64_t i = 0; i < 6; ++i) {
         const Flags flags = i == 0 ? first : draw(random);
         for (const auto& r : model.actors()) r.call<&Learner::learn>(flags).get();
@@ -233,7 +233,7 @@ TEST_CASE("norms count each parameter once, also of replicas that others have be
                                              Flags{1, 1, 1});
   const auto all = first->replicas();
   const Tensor x = wave({6, 4}, 1, float64), y = wave({6, 4}, 2, float64);
-  Whole whole;
+  OneProcess whole;
   whole.learn_from(x, y, {1, 1, 1}, 1);
   const double want = whole.step(1e9);
   const auto norm = [&](DataParallel<Learner>& net) {

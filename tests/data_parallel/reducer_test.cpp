@@ -14,7 +14,7 @@ TEST_CASE("gradients are those of one process on the whole batch, whatever the r
   for (const Cuts& cuts : std::vector<Cuts>{
            {0, 8}, {0, 4, 8}, {0, 1, 8}, {0, 0, 8}, {0, 2, 4, 6, 8}, {0, 1, 3, 8, 8}, {0, 0, 0, 5, 8}}) {
     CAPTURE(cuts);
-    Whole whole;
+    OneProcess whole;
     const double loss = whole.add(cuts, inputs(), targets());
     std::vector<Tensor> bits;
     for (const auto& [first, others] :
@@ -38,7 +38,7 @@ TEST_CASE("gradients are those of one process on the whole batch, whatever the r
 TEST_CASE("passes of one context add up, and those that accumulate are one batch with the next") {
   const Cuts a{0, 3, 8}, b{0, 5, 8}, c{0, 1, 2};
   World world(2);
-  Whole whole;
+  OneProcess whole;
   {
     const autograd::Context step(*world.cluster);
     whole.add(a, inputs(), targets());

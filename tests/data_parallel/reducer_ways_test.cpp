@@ -16,7 +16,7 @@ using Catch::Contains;
 TEST_CASE("a pass that fails on one member fails on all, and leaves the gradients as they were") {
   const Cuts cuts{0, 2, 5, 8};
   World world(3, 1, 64);
-  Whole whole;
+  OneProcess whole;
   {
     const autograd::Context step(*world.cluster);
     whole.add(cuts, inputs(), targets());
@@ -42,7 +42,7 @@ TEST_CASE("a pass that fails on one member fails on all, and leaves the gradient
 TEST_CASE("a member whose call is cancelled, or wrong, ends the pass of all at once, and the next is right") {
   const Cuts cuts{0, 2, 5, 8};
   World world(3, 1, 64);
-  Whole whole;
+  OneProcess whole;
   const auto slice = [&](const Tensor& t, size_t r) { return t.slice(0, cuts[r], cuts[r + 1]); };
   const auto call = [&](size_t r) {
     return world.members[r].call<&Member::backward>(slice(inputs(), r), slice(targets(), r), some(r));
@@ -126,7 +126,7 @@ TEST_CASE("gradients travel in 16 bits, and are summed in float32") {
       GENERATE(std::pair(std::string("bf16"), 1 / 100.0), std::pair(std::string("fp16"), 1 / 800.0));
   const Cuts cuts{0, 2, 5, 8};
   World world(3, 64, 64, compression);
-  Whole whole;
+  OneProcess whole;
   whole.add(cuts, inputs(), targets());
   {
     const autograd::Context step(*world.cluster);
@@ -153,7 +153,7 @@ TEST_CASE("gradients travel in 16 bits, and are summed in float32") {
 TEST_CASE("what top-k leaves out is sent later, is state of the actor, and survives a pass that fails") {
   const Cuts cuts{0, 2, 5, 8};
   World exact(3, 64, 64), all(3, 64, 64, "topk(1)"), world(3, 64, 64, "topk(0.25)");
-  Whole whole;
+  OneProcess whole;
   whole.add(cuts, inputs(), targets());
   const auto pass = [&](World& w) {
     const autograd::Context step(*w.cluster);

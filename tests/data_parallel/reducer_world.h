@@ -109,7 +109,7 @@ using Cuts = std::vector<int64_t>;
 inline bool some(size_t rank) { return rank % 2 == 1; }
 
 // What one process would have: by the weights of the rows.
-struct Whole {
+struct OneProcess {
   Model model;
   double add(const Cuts& cuts, const Tensor& x, const Tensor& y, bool with_some = true, double of = 0) {
     Tensor sum;

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "autograd/distributed/optim/optimizer_messages.h"
@@ -225,15 +227,42 @@ ValueList DistributedOptimizer::ask_all(const char* what, const Send& send) {
   return ask_all_async(what, send).get();
 }
 
-Future<StepReport> DistributedOptimizer::try_step(const autograd::Context& context) {
+Future<StepReport> DistributedOptimizer::step_by(const autograd::Context& context, double factor) {
   autograd::Context::Guard guard(context);
-  return ask([this](size_t i) { return kStep.send(actors_[i], key_, all_options()); })
+  return ask([&](size_t i) { return kStep.send(actors_[i], key_, all_options(), factor); })
       .then([owners = owners_](const auto& answers) { return report_of(owners, answers); });
 }
 
+Future<StepReport> DistributedOptimizer::try_step(const autograd::Context& context) {
+  return step_by(context, 1);
+}
+
+namespace {
+
+void throw_failed(const StepReport& report) {
+  if (auto error = report.error("the step")) throw *error;
+}
+
+}  // namespace
+
 Future<void> DistributedOptimizer::step_async(const autograd::Context& context) {
-  return try_step(context).then([](const StepReport& report) {
-    if (auto error = report.error("the step")) throw *error;
+  return try_step(context).then(throw_failed);
+}
+
+Future<bool> DistributedOptimizer::step_async(const autograd::Context& context, LossScaler& scaler) {
+  const auto go_on = [this, &context](bool finite, double factor) {
+    if (!finite) return Future<bool>::ready(false);
+    return step_by(context, factor).then([](const StepReport& report) {
+      throw_failed(report);
+      return true;
+    });
+  };
+  if (const auto finite = scaler.unscaled(this)) return go_on(*finite, 1);
+  autograd::Context::Guard guard(context);
+  return gradients().sizes(true).then([this, go_on, &scaler](const std::vector<double>& sizes) {
+    const bool finite = std::ranges::all_of(sizes, [](double size) { return std::isfinite(size); });
+    scaler.note_unscaled(this, finite);
+    return go_on(finite, 1 / scaler.scale());
   });
 }
 
@@ -255,12 +284,12 @@ ContextGradients DistributedOptimizer::gradients() {
                   return sizes;
                 });
           },
-          [this](double factor) {
+          [this](double factor, bool wide) {
             return ask_all_async("the scaling of gradients",
-                                 [&](size_t i) { return kScale.send(actors_[i], key_, factor); })
+                                 [&](size_t i) { return kScale.send(actors_[i], key_, factor, wide); })
                 .then([](const ValueList&) {});
           },
-          std::move(actors)};
+          std::move(actors), this};
 }
 
 std::vector<std::map<std::string, Tensor>> DistributedOptimizer::state() {

@@ -49,6 +49,15 @@ class DistributedOptimizer : public Tunable {
   /// ended.
   Future<StepReport> try_step(const autograd::Context& context);
 
+  /// A step with the gradients of a loss that scaler.scale() has multiplied. If those of all actors are
+  /// finite, all step; else all leave it out, and scaler.update() lowers the scale. True if it was made. A
+  /// round of messages before the step, unless unscale_() (context_gradients.h) has been there. The scaler
+  /// has to live until then.
+  bool step(const autograd::Context& context, LossScaler& scaler) {
+    return step_async(context, scaler).get();
+  }
+  Future<bool> step_async(const autograd::Context& context, LossScaler& scaler);
+
   /// Scales the gradients that `context` has for the parameters of all actors so that their norm, as if they
   /// were one vector, is at most max_norm; returns the norm before. Bit for bit what clip_norm_ does with the
   /// gradients in the order of the actors; its errors, with nothing changed, as there. Two rounds of
@@ -82,6 +91,7 @@ class DistributedOptimizer : public Tunable {
   using Send = std::function<Future<Value>(size_t)>;  // a message to actor i
   struct Made;
   std::vector<ValueMap> all_options() const;
+  Future<StepReport> step_by(const autograd::Context& context, double factor);
   /// The answers of all actors, once all have ended.
   Future<std::vector<Result<Value>>> ask(const Send& send);
   /// The values, or the error that names all that failed.

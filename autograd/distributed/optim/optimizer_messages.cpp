@@ -200,7 +200,8 @@ GroupNames create(Actor& actor, internal::actors::Invocation& call, const std::s
   return by_group;
 }
 
-int64_t update(internal::actors::ActorCell& cell, const std::string& key, const GroupOptions& options) {
+int64_t update(internal::actors::ActorCell& cell, const std::string& key, const GroupOptions& options,
+               double factor) {
   const Attached& attached = attached_to(cell, key);
   attached.updated.check(cell);
   Optimizer& optimizer = *attached.optimizer;
@@ -209,18 +210,18 @@ int64_t update(internal::actors::ActorCell& cell, const std::string& key, const 
   if (cell.attachments().contains(kCopyOnWrite))
     for (size_t i = 0; i < grads.size(); ++i)
       if (grads[i].defined()) replace_if_held(optimizer.params()[i]);
-  optimizer.step(grads);
+  optimizer.step(grads, factor);
   int64_t updated = 0;
   for (const Tensor& g : grads) updated += g.defined();
   return updated;
 }
 
 // Over when the parameters have the pieces of all.
-Task<int64_t> step(Actor&, std::string key, GroupOptions options) {
+Task<int64_t> step(Actor&, std::string key, GroupOptions options, double factor) {
   const AllPieces all = pieces_here();
   int64_t updated = 0;
   try {
-    updated = update(*internal::actors::current_cell(), key, options);
+    updated = update(*internal::actors::current_cell(), key, options, factor);
   } catch (...) {
     for (const auto& pieces : all) pieces->give_up(current_error());
     throw;
@@ -245,10 +246,10 @@ std::vector<double> sizes(Actor&, internal::actors::Invocation& call, const std:
   return gradient_sizes(grads, largest);
 }
 
-void scale(Actor&, internal::actors::Invocation& call, const std::string& key, double factor) {
+void scale(Actor&, internal::actors::Invocation& call, const std::string& key, double factor, bool wide) {
   const Updated& updated = attached_to(*call.cell(), key).updated;
   updated.check(*call.cell());
-  scale_gradients(updated.leaves, factor);
+  scale_gradients(updated.leaves, factor, wide);
 }
 
 OptimizerState state(Actor&, internal::actors::Invocation& call, const std::string& key,

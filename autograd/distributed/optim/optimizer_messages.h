@@ -31,13 +31,15 @@ inline constexpr CommonMethod<NamedShapes()> kParameters{"optim.parameters"};
 /// a parameter that several name belongs to the first of these. The names of the parameters in each group.
 inline constexpr CommonMethod<GroupNames(std::string key, std::string name, std::vector<NamedGroup> groups)>
     kCreate{"optim.create"};
-/// Optimizer to its actors: a step, with the gradients of the call's context. How many parameters had one.
-inline constexpr CommonMethod<int64_t(std::string key, GroupOptions options)> kStep{"optim.step"};
+/// Optimizer to its actors: a step, with the gradients of the call's context times `factor`. How many
+/// parameters had one.
+inline constexpr CommonMethod<int64_t(std::string key, GroupOptions options, double factor)> kStep{
+    "optim.step"};
 /// Optimizer to its actors: gradients are to be clipped. A size for each parameter: its norm, or its largest
 /// element.
 inline constexpr CommonMethod<std::vector<double>(std::string key, bool largest)> kSizes{"optim.sizes"};
-/// Optimizer to its actors: gradients are clipped.
-inline constexpr CommonMethod<void(std::string key, double factor)> kScale{"optim.scale"};
+/// Optimizer to its actors: gradients are clipped, or unscaled; `wide` as in scale_gradients().
+inline constexpr CommonMethod<void(std::string key, double factor, bool wide)> kScale{"optim.scale"};
 /// Optimizer to its actors: state().
 inline constexpr CommonMethod<OptimizerState(std::string key, GroupOptions options)> kState{"optim.state"};
 /// Optimizer to its actors: load_state(). The options in it.
