@@ -55,6 +55,16 @@ std::shared_ptr<Replicas> Replicas::make(Session& session, Value model, ValueMap
   return std::shared_ptr<Replicas>(new Replicas(std::move(actors), out));
 }
 
+// A tensor, or a list of one and what it counts for.
+parallel::AnyDataParallel::Given Replicas::given_by(const Value& result) {
+  const auto* list = result.get_if<ValueList>();
+  if (!list) return {Codec<Tensor>::from(result), {}};
+  if (list->size() != 2)
+    throw_invalid("[data parallel] a method gave " + result.describe() +
+                  ": expected a tensor, or a tensor and the number that it counts for");
+  return {Codec<Tensor>::from((*list)[0]), Codec<double>::from((*list)[1])};
+}
+
 Future<Tensor> Replicas::call(Session& session, Join join, const std::string& method,
                               const std::vector<Argument>& args) {
   std::vector<std::pair<size_t, parallel::Split>> splits;
@@ -77,7 +87,7 @@ Future<Tensor> Replicas::call(Session& session, Join join, const std::string& me
                  [actors = actors_, values, splits, method](size_t r) {
                    ValueList own = values;
                    for (const auto& [place, split] : splits) own[place] = split.part(r, actors.size());
-                   return internal::rref::convert<Tensor>(actors[r].call(method, std::move(own)));
+                   return actors[r].call(method, std::move(own)).then(given_by);
                  });
 }
 

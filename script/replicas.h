@@ -33,6 +33,7 @@ class Replicas : public parallel::AnyDataParallel {
   Replicas(std::vector<AnyRef> actors, const parallel::DataParallelOptions& options);
   Future<Tensor> call(Session& session, Join join, const std::string& method,
                       const std::vector<Argument>& args);
+  static Given given_by(const Value& result);
   std::vector<AnyRef> actors_;
 };
 

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <numeric>
 
 #include "actors/worker/worker.h"
@@ -182,37 +184,57 @@ Tensor joined_rows(const std::vector<int64_t>& rows, const Tensors& outputs, con
 
 }  // namespace
 
+Future<AnyDataParallel::Given> AnyDataParallel::given(const Future<Tensor>& value) {
+  return value.then([](const Tensor& t) { return Given{t, {}}; });
+}
+
+Future<AnyDataParallel::Given> AnyDataParallel::given(const Future<std::pair<Tensor, double>>& weighted) {
+  return weighted.then([](const std::pair<Tensor, double>& both) { return Given{both.first, both.second}; });
+}
+
+// Of the losses of replicas, with the anchors of all.
+Tensor AnyDataParallel::mean_of(const std::vector<Given>& came, const std::vector<int64_t>& rows,
+                                const Tensors& anchors, const std::string& what) {
+  Tensors losses;
+  std::vector<double> weights;
+  for (size_t i = 0; i < came.size(); ++i) {
+    const Tensor& loss = came[i].value;
+    if (!loss.defined() || loss.numel() != 1)
+      throw_invalid(
+          fmt::format("[data parallel] {} gave {}: expected a tensor of one element, the mean over its rows",
+                      what, loss.defined() ? loss.summary() : "nothing"));
+    losses.push_back(loss.reshape({1}));
+    weights.push_back(came[i].weight.value_or(static_cast<double>(rows[i])));
+    if (!(weights.back() >= 0) || !std::isfinite(weights.back()))
+      throw_invalid(
+          fmt::format("[data parallel] {} of a replica says that its mean counts for {}: expected 0 or more",
+                      what, weights.back()));
+  }
+  if (std::ranges::all_of(weights, [](double w) { return w == 0; }))
+    throw_invalid(fmt::format(
+        "[data parallel] what {} gave counts for nothing on any replica: there is no mean", what));
+  return ops::sum(joined_rows({1}, {weighted_mean(losses, weights)}, anchors, what));
+}
+
 Future<Tensor> AnyDataParallel::begin(const Shared& shared, const std::vector<int64_t>& rows, Join join,
                                       const std::string& what, const CallReplica& call, bool record) {
-  std::vector<Future<Tensor>> asked;
+  std::vector<Future<Given>> asked;
+  std::vector<Future<Tensor>> anchoring;
   std::vector<int64_t> counts;
-  for (size_t r = 0; r < rows.size(); ++r)
+  for (size_t r = 0; r < rows.size(); ++r)  // parts of those without rows meet the others in the pass
     if (rows[r] > 0 || shared.ways.shard == Shard::all) asked.push_back(call(r)), counts.push_back(rows[r]);
   if (record)
-    for (const AnyRef& r : shared.replicas) asked.push_back(kAnchor.ask(r, shared.key));
-  return all(asked).then(
-      [counts, join, what, record, parts = shared.ways.shard == Shard::all](const Tensors& came) {
-        const GradMode mode(record);
-        const auto end = came.begin() + static_cast<std::ptrdiff_t>(counts.size());
-        const Tensors outputs(came.begin(), end), anchors(end, came.end());
-        if (join == Join::rows) return joined_rows(counts, outputs, anchors, what);
-        Tensors losses;
-        for (const Tensor& loss : outputs) {
-          if (loss.numel() != 1)
-            throw_invalid(fmt::format(
-                "[data parallel] {} gave {}: expected a tensor of one element, the mean over its rows", what,
-                loss.summary()));
-          losses.push_back(loss.reshape({1}));
-        }
-        const std::vector<double> weights(counts.begin(), counts.end());
-        if (parts)  // those without rows meet the others in the pass
-          return ops::sum(joined_rows({1}, {weighted_mean(losses, weights)}, anchors, what));
-        const Tensor all_losses = joined_rows(std::vector<int64_t>(counts.size(), 1), losses, anchors, what);
-        const auto total = static_cast<double>(std::accumulate(counts.begin(), counts.end(), int64_t{0}));
-        std::vector<double> shares;
-        for (const double n : weights) shares.push_back(n / total);
-        return ops::sum(all_losses * tensor(shares, all_losses.dtype()).to(all_losses.device()));
-      });
+    for (const AnyRef& r : shared.replicas) anchoring.push_back(kAnchor.ask(r, shared.key));
+  const auto anchors_come = all(anchoring);
+  return all(asked).then([counts, join, what, record, anchors_come](const std::vector<Given>& came) {
+    return anchors_come.then([counts, join, what, record, came](const Tensors& anchors) {
+      const GradMode mode(record);
+      if (join == Join::mean) return mean_of(came, counts, anchors, what);
+      Tensors outputs;
+      for (const Given& g : came) outputs.push_back(g.value);
+      return joined_rows(counts, outputs, anchors, what);
+    });
+  });
 }
 
 }  // namespace troupe::parallel

@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -59,8 +60,10 @@ class AnyDataParallel {
   size_t size() const { return replicas_.size(); }
   /// Ready when all replicas have the values of the first.
   Future<void> ready() const { return ready_; }
-  /// While one is alive, passes of the current context leave their gradients with the replicas; the next one
-  /// sums them as well. Waits until all replicas know.
+  /// While one is alive, passes of the current context leave their gradients with the replicas, at no
+  /// message, and the next one sums them with its own: the gradients of the context are those that it would
+  /// have without. So they add up; of k passes that are to be one batch, each runs back from its loss / k.
+  /// Waits until all replicas know.
   Accumulation accumulate();
   /// Parameters and buffers by name, whole whatever replicas divide among them; copies, on the CPU: for a
   /// file, or for replicas of another number and shard.
@@ -72,7 +75,14 @@ class AnyDataParallel {
 
  protected:
   AnyDataParallel(std::vector<AnyRef> replicas, const Group& group, const DataParallelOptions& options);
-  using CallReplica = std::function<Future<Tensor>(size_t replica)>;
+  /// What a replica's method gave, and what it counts for; empty: its rows.
+  struct Given {
+    Tensor value;
+    std::optional<double> weight;
+  };
+  static Future<Given> given(const Future<Tensor>& value);
+  static Future<Given> given(const Future<std::pair<Tensor, double>>& weighted);
+  using CallReplica = std::function<Future<Given>(size_t replica)>;
   enum class Join { mean, rows };
   /// Calls the replicas that have rows. `what`: the method, for errors.
   Future<Tensor> forward(std::vector<int64_t> rows, Join join, const std::string& what, CallReplica call);
@@ -82,6 +92,8 @@ class AnyDataParallel {
   struct Shared;
   static Future<Tensor> begin(const Shared& shared, const std::vector<int64_t>& rows, Join join,
                               const std::string& what, const CallReplica& call, bool record);
+  static Tensor mean_of(const std::vector<Given>& came, const std::vector<int64_t>& rows,
+                        const Tensors& anchors, const std::string& what);
   std::vector<AnyRef> replicas_;
   std::shared_ptr<const Shared> shared_;
   Future<void> ready_;
@@ -136,7 +148,9 @@ class DataParallel : public AnyDataParallel {
   std::vector<RRef<Replica>> replicas() && { return std::move(replicas_); }
 
   /// The mean over all rows of what method M gives: on each replica a tensor of one element, the mean over
-  /// its rows. Arguments that are no split() go to all as they are.
+  /// its rows; or a std::pair<Tensor, double> of a mean and what it counts for, as many as there are targets
+  /// that a loss does not ignore, say: one that counts 0 does not, whatever it is. Arguments that are no
+  /// split() go to all as they are.
   template <auto M, class... A>
   Future<Tensor> mean(A... args) {
     return call<M>(Join::mean, std::move(args)...);
@@ -176,7 +190,7 @@ class DataParallel : public AnyDataParallel {
                    [replicas = replicas_, all = std::tuple(std::move(args)...)](size_t r) {
                      return std::apply(
                          [&](const A&... args) {
-                           return replicas[r].template call<M>(part(args, r, replicas.size())...);
+                           return given(replicas[r].template call<M>(part(args, r, replicas.size())...));
                          },
                          all);
                    });

@@ -160,12 +160,15 @@ Future<void> GradientReducer::gathered() const {
 
 void GradientReducer::set_accumulating(bool on) const { state_->set_accumulating(frame().context, on); }
 
-Accumulation GradientReducer::accumulate(double weight) const {
+Accumulation GradientReducer::accumulate() const { return accumulate_as({}); }
+Accumulation GradientReducer::accumulate_rows(double rows) const { return accumulate_as(rows); }
+
+Accumulation GradientReducer::accumulate_as(std::optional<double> rows) const {
   const uint64_t context = frame().context;
   if (!context)
     throw_invalid(std::string(kOfReducer) +
                   "accumulate() is for the passes of a context, and no autograd::Context is active here");
-  state_->set_accumulating(context, true, weight);
+  state_->set_accumulating(context, true, rows);
   return Accumulation([state = state_, context] { state->set_accumulating(context, false); });
 }
 
@@ -220,26 +223,18 @@ Task<double> GradientReducer::run(std::shared_ptr<ReducerState> state, Tensors r
   try {
     PassPlan& plan = call.plan;
     const Tensor brings = tensor(std::vector<double>{rows, rows > 0 ? rows * loss : 0}, float64);
-    double share = rows;  // that its own gradients count for
-    roots.push_back(state->brought);
-    gradients.push_back(brings);
-    if (plan.reduces) {
-      const Tensor before = autograd::context_gradient(state->brought);
-      CollectiveOptions of_rows = state->options_of(plan.tag + "/rows");
-      of_rows.context = context_of_call();
-      adding = state->group.all_reduce(before.defined() ? ops::add(brings, before) : brings, of_rows);
-      const Tensor all = co_await adding;
-      const auto sum = all.to_vector<double>();
-      if (!(sum[0] > 0))
-        throw_invalid(std::string(kOfReducer) + "no member has a row: there is nothing to learn from");
-      share = rows / sum[0], plan.earlier = 1 / sum[0], loss = sum[1] / sum[0];
-      gradients.back() = before.defined() ? ops::neg(before) : Tensor();
-      if (!before.defined()) roots.pop_back(), gradients.pop_back();
-    }
+    CollectiveOptions of_rows = state->options_of(plan.tag + "/rows");
+    of_rows.context = context_of_call();
+    adding = state->group.all_reduce(brings, of_rows);
+    const Tensor all = co_await adding;
+    const auto sum = all.to_vector<double>();
+    if (!(sum[0] > 0))
+      throw_invalid(std::string(kOfReducer) + "no member has a row: there is nothing to learn from");
+    const double share = rows / sum[0];  // that its own gradients count for
+    plan.per_row = 1 / sum[0], loss = sum[1] / sum[0];
     if (weighted) {
       const NoGradGuard guard;
-      for (size_t i = 0; i < roots.size(); ++i)
-        if (!roots[i].is_same(state->brought)) gradients[i] = scaled(gradients[i], share);
+      for (Tensor& g : gradients) g = scaled(g, share);
     } else {
       plan.own = share;
     }

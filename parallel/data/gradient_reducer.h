@@ -91,11 +91,14 @@ class GradientReducer {
   /// leaves that are none of the parameters stay as they are.
   Task<void> reduce(Tensors leaves, Tensors gradients, double rows) const;
 
-  /// Passes of the current context that begin while it is alive cost no message. The next one after it sums
-  /// their gradients as well: then they are those of the mean over the rows of all passes.
-  ///
-  /// `weight`: how many rows a pass counts for that is none of backward() or reduce(), of whose mean it is.
-  Accumulation accumulate(double weight = 1) const;
+  /// Passes of the current context that begin while it is alive leave their gradients unreduced, and the next
+  /// one after it sums them with its own: the gradients of the context are those that it would have without,
+  /// at the cost of one reduction. So they add up, each that of the mean over the rows of its pass; of k
+  /// passes that are to be one batch, each brings its loss / k. (As DataParallel::accumulate.)
+  Accumulation accumulate() const;
+  /// Not for users: the same for a pass that is none of backward() or reduce(), of whose rows the reduce()
+  /// after it takes the mean with its own.
+  Accumulation accumulate_rows(double rows) const;
 
   /// Of the last pass, in their order: numbers of the parameters in each. One that is frozen on the first
   /// member (requires_grad_(false)) may be in none; whether others have gradients of it, all find out when
@@ -140,6 +143,7 @@ class GradientReducer {
   class Call;
   template <class F>
   void check(F f) const;
+  Accumulation accumulate_as(std::optional<double> rows) const;
   Task<std::vector<double>> sizes_of_all(Tensors gradients, bool largest) const;
   static Task<double> run(std::shared_ptr<ReducerState> state, Tensors roots, Tensors gradients, double loss,
                           double rows, bool weighted, autograd::BackwardOptions options);

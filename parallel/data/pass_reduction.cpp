@@ -96,15 +96,17 @@ void PassReduction::take(size_t index) {
         std::string(kOfReducer) + "gradients of a pass that is recorded (create_graph) are not reduced");
   if (gradient.defined()) gradient = scaled(gradient, plan_.own);
   if (!plan_.reduces) {
-    if (gradient.defined()) pass_->add(state_->unreduced(index, true), std::move(gradient));
+    if (gradient.defined()) pass_->add(state_->unreduced(index, plan_.by_rows, true), std::move(gradient));
     return;
   }
-  if (const Tensor other = state_->unreduced(index, false); other.defined())
-    if (const Tensor earlier = pass_->total(other); earlier.defined()) {
-      pass_->add(other, ops::neg(earlier));
-      const Tensor part = scaled(earlier, plan_.earlier);
-      gradient = gradient.defined() ? autograd::sum_gradients(std::move(gradient), part) : part;
-    }
+  for (const bool by_rows : {false, true}) {
+    const Tensor other = state_->unreduced(index, by_rows, false);
+    const Tensor earlier = other.defined() ? pass_->total(other) : Tensor();
+    if (!earlier.defined()) continue;
+    pass_->add(other, ops::neg(earlier));
+    const Tensor part = scaled(earlier, by_rows ? plan_.per_row : 1);
+    gradient = gradient.defined() ? autograd::sum_gradients(std::move(gradient), part) : part;
+  }
   gradients_[index] = std::move(gradient);
   size_t full;
   {

@@ -79,7 +79,7 @@ ReducerState::ReducerState(Group of, const Tensors& all, const ReducerOptions& o
       parameters.push_back(proxy);
     }
   }
-  unreduced_.resize(parameters.size());
+  for (Tensors& some : unreduced_) some.resize(parameters.size());
 }
 
 // Those that are frozen now stay whole.
@@ -114,9 +114,9 @@ std::vector<std::pair<Tensor, Tensor>> ReducerState::unpack(size_t b, const Tens
   return out;
 }
 
-Tensor ReducerState::unreduced(size_t i, bool make) {
+Tensor ReducerState::unreduced(size_t i, bool by_rows, bool make) {
   const Lock lock(mutex_);
-  Tensor& leaf = unreduced_[i];
+  Tensor& leaf = unreduced_[by_rows][i];
   if (!leaf.defined() && make) {
     const Tensor& p = parameters[i];
     leaf = leaf_without_elements(p.shape(), p.options());
@@ -143,7 +143,8 @@ Future<void> ReducerState::told(size_t index, const std::shared_ptr<autograd::Pa
     } else if (is_new) {
       PassPlan plan{.tag = fmt::format("{}/pass {}", name(), number)};
       if (const auto now = accumulating_.find(pass->context()); now != accumulating_.end())
-        plan.reduces = false, plan.own = now->second.weight;
+        plan.reduces = false, plan.by_rows = now->second.rows.has_value(),
+        plan.own = now->second.rows.value_or(1);
       at = std::make_shared<PassReduction>(shared_from_this(), pass, std::move(plan), 0);
     }
     reduction = at;
@@ -158,7 +159,6 @@ Future<void> ReducerState::told(size_t index, const std::shared_ptr<autograd::Pa
 }
 
 void ReducerState::give_up(const PassPlan& plan, const Error& why) const {
-  if (!plan.reduces) return;
   // Of a member that is lost, all hear.
   if (why.kind() == ErrorKind::disconnected && is_member(group, why.worker())) return;
   const size_t rank = group.rank();
@@ -167,6 +167,7 @@ void ReducerState::give_up(const PassPlan& plan, const Error& why) const {
                                           : fmt::format("{}{}{} ({}): {}", kOfReducer, kFailedOn, rank,
                                                         group.label(rank), why.message()));
   group.give_up(plan.tag + "/rows", told);
+  if (!plan.reduces) return;
   group.give_up(plan.tag + "/order", told);
   const size_t most = most_buckets(parameters, sizes);
   for (size_t b = 0, n = scatters() ? buckets().size() : most; b < n; ++b)

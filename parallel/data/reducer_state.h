@@ -23,9 +23,10 @@ constexpr const char* kIdle = "/others";  // ends tags of what goes for paramete
 /// What is known of a pass when it begins.
 struct PassPlan {
   bool reduces = true;
-  double own = 1;      ///< what its gradients of parameters are multiplied by
-  double earlier = 1;  ///< the same of passes that were not reduced
-  std::string tag;     ///< the same on all members, and of no other pass
+  double own = 1;        ///< what its gradients of parameters are multiplied by
+  bool by_rows = false;  ///< that are not reduced: they wait for a reduce() that knows all rows
+  double per_row = 1;    ///< what gradients that wait so are multiplied by
+  std::string tag;       ///< the same on all members, and of no other pass
 };
 
 /// t * factor.
@@ -41,7 +42,7 @@ class ReducerState : public std::enable_shared_from_this<ReducerState> {
 
   Future<void> told(size_t index, const std::shared_ptr<autograd::PassGradients>& pass);
   /// The leaf whose gradient in a context is what its passes have left unreduced of a parameter.
-  Tensor unreduced(size_t i, bool make);
+  Tensor unreduced(size_t i, bool by_rows, bool make);
   std::string name() const { return use_.name(); }
 
   uint64_t next_sizes() {
@@ -67,11 +68,12 @@ class ReducerState : public std::enable_shared_from_this<ReducerState> {
   /// A pass has failed here: it fails on all members with this error, which names this one.
   void give_up(const PassPlan& plan, const Error& why) const;
 
-  void set_accumulating(uint64_t context, bool on, double weight = 1) {
+  /// `rows`: as in accumulate_rows().
+  void set_accumulating(uint64_t context, bool on, std::optional<double> rows = {}) {
     const internal::Lock lock(mutex_);
     auto& now = accumulating_[context];
     if (on)
-      ++now.scopes, now.weight = weight;
+      ++now.scopes, now.rows = rows;
     else if (--now.scopes == 0)
       accumulating_.erase(context);
   }
@@ -130,7 +132,7 @@ class ReducerState : public std::enable_shared_from_this<ReducerState> {
   void cut_for(const ReducerOptions& options);
   struct Accumulating {
     int scopes = 0;
-    double weight = 1;  // of the gradients of passes that are none of backward() or reduce()
+    std::optional<double> rows = {};  // of passes that are none of backward() or reduce()
   };
   const ReducerNames::Use use_;
 
@@ -144,13 +146,11 @@ class ReducerState : public std::enable_shared_from_this<ReducerState> {
   const std::vector<std::shared_ptr<PartPieces>> parts;  ///< of the last buckets
   /// Reached by every pass. The gradient that backward() gives it is the number of its call; else it is 0.
   const Tensor anchor = leaf_of(zeros({1}, float64));
-  /// What passes that were not reduced have brought in a context: rows, and the sum of their losses.
-  const Tensor brought = leaf_of(zeros({2}, float64));
 
  private:
   bool asks_for_order_ = false;
   mutable internal::Mutex mutex_;
-  Tensors unreduced_ TROUPE_GUARDED_BY(mutex_);
+  Tensors unreduced_[2] TROUPE_GUARDED_BY(mutex_);  // and by rows
   std::vector<size_t> order_ TROUPE_GUARDED_BY(mutex_);
   bool order_is_seen_ TROUPE_GUARDED_BY(mutex_) = false;
   std::vector<std::vector<size_t>> buckets_ TROUPE_GUARDED_BY(mutex_);

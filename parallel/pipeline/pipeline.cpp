@@ -264,10 +264,10 @@ std::shared_ptr<Pipeline::Run> Pipeline::prepare(std::vector<Value> batch, const
       throw_invalid(fmt::format("[pipeline] micro-batch {} has a weight of {}; expected 0 or more", m,
                                 run->weights[m]));
   run->total = std::accumulate(run->weights.begin(), run->weights.end(), 0.0);
-  if (!(run->total > 0) || !std::isfinite(run->total))
+  if (!(run->total > 0 || options.share == 0.0) || !std::isfinite(run->total))
     throw_invalid(fmt::format(
         "[pipeline] the weights of the micro-batches add up to {}; expected a number above 0", run->total));
-  for (double& w : run->weights) w /= run->total;
+  for (double& w : run->weights) w = run->total > 0 ? w / run->total : 0;
   if (!(options.loss_scale >= 0) || !std::isfinite(options.loss_scale))
     throw_invalid(fmt::format("[pipeline] a loss scale of {}; expected a number above 0, or 0 for none",
                               options.loss_scale));
@@ -279,7 +279,7 @@ std::shared_ptr<Pipeline::Run> Pipeline::prepare(std::vector<Value> batch, const
                      .record = record,
                      .recompute = {},
                      .weights = run->weights,
-                     .total = options.share > 0 ? options.share : run->total,
+                     .total = options.share.value_or(run->total),
                      .loss_scale = options.loss_scale,
                      .batch = {},
                      .targets = {},

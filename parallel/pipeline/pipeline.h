@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -136,8 +137,9 @@ struct StepOptions {
   /// optim::LossScaler::scale(): the gradients are those of the loss times this, and a loss that is not
   /// finite is no error, but leaves such gradients. 0: none.
   double loss_scale = 0;
-  /// Not for users: what the step counts for among those of all replicas; 0: the sum of the weights.
-  double share = 0;
+  /// Not for users: what the step counts for among those of all replicas, perhaps nothing; empty: the sum of
+  /// the weights, which is above 0.
+  std::optional<double> share = {};
   /// Of a step that names none.
   static const StepOptions defaults;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 
 #include "actors/worker/worker.h"
 #include "core/async/future_combinators.h"
@@ -52,6 +53,7 @@ Pipelines::Pipelines(const Here& here, Points points, const std::vector<AnyRef>&
   if (has(points_, dims.replicas)) dim_ = dims.replicas, replicas_ = points_.size(dim_);
   const size_t stages = points.size(dims.stages), count = points_.size();
   check(points, options, dims);
+  has_parts_ = replicas_ > 1 && options.shard == Shard::all;
   internal::actors::Worker& worker = here.table().worker();
   if (count > 1) options.joint = (uint64_t{worker.id()} << 40) | worker.next_number();
 
@@ -95,16 +97,27 @@ int Pipelines::micro_batches(const std::vector<Value>& of_replicas, const char* 
 }
 
 std::vector<StepOptions> Pipelines::options_of_replicas(const StepOptions& options) const {
-  if (replicas_ > 1 && !options.weights.empty())
+  if (options.weights.size() % replicas_ != 0)
     throw_invalid(
-        "[pipelines] weights are of the micro-batches of one pipeline, and there are several replicas: put "
-        "them into the loss");
+        fmt::format("[pipelines] {} weights for {} replicas: expected one for each micro-batch of the first "
+                    "replica, then of the second, and so on",
+                    options.weights.size(), replicas_));
+  const auto each = static_cast<std::ptrdiff_t>(options.weights.size() / replicas_);
   std::vector<StepOptions> all(replicas_);
   for (const auto& [stage, value] : options.inputs) {
     const auto parts = rows_of_replicas(value, "an input");
     for (size_t r = 0; r < replicas_; ++r) all[r].inputs[stage] = parts[r];
   }
-  for (StepOptions& o : all) o.weights = options.weights, o.loss_scale = options.loss_scale;
+  for (size_t r = 0; r < replicas_; ++r) {
+    const auto first = options.weights.begin() + each * static_cast<std::ptrdiff_t>(r);
+    all[r].weights = {first, first + each}, all[r].loss_scale = options.loss_scale;
+    for (std::ptrdiff_t m = 0; has_parts_ && m < each; ++m)
+      if ((first[m] == 0) != (options.weights[static_cast<size_t>(m)] == 0))
+        throw_invalid(
+            fmt::format("[pipelines] micro-batch {} has a weight of {} on replica 0 and of {} on replica {}: "
+                        "with Shard::all it counts for nothing on all of them or on none",
+                        m, options.weights[static_cast<size_t>(m)], first[m], r));
+  }
   return all;
 }
 
@@ -193,10 +206,18 @@ Future<StepResult> Pipelines::step_async(const Value& batch, const Value& target
   const auto xs = rows_of_replicas(batch, "the batch"), ys = rows_of_replicas(targets, "the targets");
   auto own = options_of_replicas(options);
   const int count = std::min(micro_batches(xs, "the batch"), micro_batches(ys, "the targets"));
-  const auto rows = static_cast<double>(rows_of(batch, "the batch"));
+  const auto& weights = options.weights;
+  const double total = weights.empty() ? static_cast<double>(rows_of(batch, "the batch"))
+                                       : std::accumulate(weights.begin(), weights.end(), 0.0);
+  if (!(total > 0))
+    throw_invalid(fmt::format(
+        "[pipelines] the weights of all micro-batches add up to {}; expected a number above 0", total));
   for (size_t r = 0; r < replicas_; ++r) {
     check_rows(xs[r], ys[r], count);
-    if (replicas_ > 1) own[r].share = static_cast<double>(rows_of(xs[r], "the batch")) / rows;
+    const auto& weights = own[r].weights;
+    const double mine = weights.empty() ? static_cast<double>(rows_of(xs[r], "the batch"))
+                                        : std::accumulate(weights.begin(), weights.end(), 0.0);
+    if (replicas_ > 1) own[r].share = mine / total;
   }
   const auto steps = begin_all([&](size_t i) {
     const size_t r = replica_of_[i];

@@ -54,9 +54,11 @@ class Pipelines {
 
   /// Forward and backward of a batch, whose rows are divided over the replicas as evenly as they go and cut
   /// there into micro-batches, as many everywhere. The gradients are then in the autograd::Context that is
-  /// alive on this thread: those of the mean over all rows. `invalid` for fewer rows than replicas, and for
-  /// weights where there are several of these. Where a rank failed, the error is that of the first, and all
-  /// forget the step; the context of the step has to end before the next.
+  /// alive on this thread: those of the mean over all rows. Weights are of the micro-batches of the first
+  /// replica, then of the second, and so on. `invalid` for fewer rows than replicas, and with Shard::all for
+  /// a micro-batch that counts for nothing on some replicas: others would wait for it. Where a rank failed,
+  /// the error is that of the first, and all forget the step; the context of the step has to end before the
+  /// next.
   StepResult step(const Value& batch, const Value& targets, const StepOptions& options = {}) {
     return step_async(batch, targets, options).get();
   }
@@ -91,6 +93,7 @@ class Pipelines {
   std::string stages_;
   std::string dim_;  // of the replicas; empty: none
   size_t replicas_ = 1;
+  bool has_parts_ = false;          // Shard::all
   std::vector<size_t> replica_of_;  // by pipeline
   std::deque<Pipeline> pipelines_;
 };

@@ -35,7 +35,7 @@ TEST_CASE("gradients are those of one process on the whole batch, whatever the r
   }
 }
 
-TEST_CASE("passes of one context add up, and those that accumulate are one batch with the next") {
+TEST_CASE("passes of one context add up, those that accumulate, too") {
   const Cuts a{0, 3, 8}, b{0, 5, 8}, c{0, 1, 2};
   World world(2);
   OneProcess whole;
@@ -47,8 +47,8 @@ TEST_CASE("passes of one context add up, and those that accumulate are one batch
     for (const auto& r : world.pass(b, inputs(), targets(), true)) REQUIRE(r.ok());
     for (size_t r = 0; r < 2; ++r)  // nothing that differs between members is in their gradients
       close(world.gradients(), whole.model);
-    double loss = whole.add(b, inputs(), targets(), false, 10);
-    loss += whole.add(c, inputs(), targets(), true, 10);
+    whole.add(b, inputs(), targets(), false);
+    const double loss = whole.add(c, inputs(), targets());
     for (const auto& r : world.pass(c, inputs(), targets())) CHECK(r.value() == Approx(loss).epsilon(1e-12));
     close(world.gradients(), whole.model);
     whole.add(a, inputs(), targets());  // nothing is left to be counted twice

@@ -131,7 +131,12 @@ TEST_CASE("what pipelines over a mesh cannot do is refused before anything is se
   autograd::Context context(*world.cluster);
   refused([&] { train.step(Value(world.x.slice(0, 0, 1)), Value(world.y.slice(0, 0, 1))); },
           "1 rows for 2 replicas");
-  refused([&] { train.step(Value(world.x), Value(world.y), {.weights = {1, 2, 3, 4}}); }, "several replicas");
+  refused(
+      [&] {
+        train.step(Value(world.x), Value(world.y), {.weights = {1, 2, 3}});
+      },
+      "3 weights for 2 replicas");
+  refused([&] { train.step(Value(world.x), Value(world.y), {.weights = {0, 0}}); }, "add up to 0");
   CHECK(train.step(Value(world.x), Value(world.y)).weight == 6);
 }
 

@@ -266,7 +266,7 @@ Task<Tensors> input_gradients(BackwardOrder order) {
   Live whole = std::move(live);
   live = {};
   std::optional<Accumulation> later;  // the replicas sum what the pass leaves when the step commits
-  if (!order.replicas.empty()) later.emplace(replica_of(order.replicas).accumulate(order.total));
+  if (!order.replicas.empty()) later.emplace(replica_of(order.replicas).accumulate_rows(order.total));
   const autograd::BackwardOptions options{.meeting = order.meeting};
   const auto passing = autograd::context_backward(roots, grads, options);
   co_await passing;
