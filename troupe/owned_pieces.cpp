@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "autograd/distributed/optim/held_module.h"
+#include "autograd/distributed/optim/saved_modes.h"
 #include "core/tensor/creation.h"
 #include "data/assembly.h"
 #include "parallel/sharded/sharded.h"
@@ -36,6 +37,7 @@ const StateDict& of(const PartOwner& owner, bool model) {
   return model ? owner.state.model : owner.state.rest;
 }
 
+// A list of an older checkpoint, or none.
 bool trains_all(const Tensor& modes) {
   return std::ranges::all_of(modes.to_vector<int64_t>(), [](int64_t m) { return m != 0; });
 }
@@ -54,23 +56,29 @@ class Rest {
       if (const auto at = own_->state.rest.find(name); at != own_->state.rest.end()) return at->second;
     return here(name);
   }
-  // Which modules train: those of an owner with as many modules and parameters.
+  // Which modules do not train, and which parameters are frozen, by names: those of any owner. In older
+  // checkpoints they have no names.
   std::optional<Tensor> modes(const std::string& name) const {
     const auto now = here(name);
-    if (!now) return std::nullopt;
-    bool all = trains_all(*now);
-    std::optional<Tensor> fits;
+    const Tensor* found = nullptr;
+    bool all = true;
     for (const PartOwner& o : owners_) {
       const auto at = o.state.rest.find(name);
       if (at == o.state.rest.end()) continue;
       all = all && trains_all(at->second);
-      if (at->second.shape() == now->shape() && (!fits || &o == own_)) fits = at->second;
+      if (!found || &o == own_) found = &at->second;
     }
-    if (fits || all) return fits ? fits : now;
-    refuse(name +
-           " says that some modules do not train, or parameters are frozen, and its actors had other "
-           "modules and parameters than those here: go on with actors that divide the model as those "
-           "did");
+    check_frozen(name);
+    return found && (!now || !all) ? *found : now;
+  }
+  void check_frozen(const std::string& name) const {
+    const std::string parameter = frozen_in(name);
+    for (const PartOwner& o : owners_)
+      if (!parameter.empty() && o.state.model.contains(parameter) && !o.state.rest.contains(name))
+        refuse(fmt::format(
+            "parameter {} is frozen for some of the actors that have it, and not for {}: go on with as "
+            "many actors, which divide it as those did",
+            parameter, o.path));
   }
   Tensor common(const std::string& name) const {
     const PartOwner* first = nullptr;
@@ -109,7 +117,6 @@ std::string parameter_in(const std::string& name, const std::set<std::string>& p
 bool is_stream(const std::string& name) {
   return name == "stream" || name.find(".rng.") != std::string::npos;
 }
-bool is_modes(const std::string& name) { return name.ends_with(".modes"); }
 
 // Of what any of the owners has.
 struct Names {

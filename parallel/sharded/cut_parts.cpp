@@ -96,7 +96,7 @@ CutParts::CutParts(Actor& actor, const Group& group, Per gather, Per reduce) {
     parameters.emplace_back();
     std::map<const TensorImpl*, size_t> here;
     for (auto& [member, t] : members.all) {
-      if (!t->requires_grad() || !t->is_leaf()) continue;
+      if (!t->requires_grad() || !t->is_leaf() || t->numel() == 0) continue;
       const auto [at, is_new] = here.emplace(t->impl(), parameters.back().size());
       if (is_new) parameters.back().push_back({{}, {}, *t});
       auto& p = parameters.back()[at->second];

@@ -3,6 +3,7 @@
 
 #include "actors/worker/worker.h"
 #include "autograd/distributed/optim/owned_state.h"
+#include "autograd/distributed/optim/saved_modes.h"
 #include "core/base/call_frame.h"
 #include "optim/loss_scaler.h"
 #include "rref/ref_table.h"
@@ -228,4 +229,28 @@ TEST_CASE("a program without actors goes on from the state of its driver with th
   CHECK_THAT(error_of([&] { internal::load_driver(more); }).what(),
              Contains("the driver has nothing that fits Linear#7.weight"));
   manual_seed(0);
+}
+
+TEST_CASE("modes are taken by name, and from lists of older checkpoints in order") {
+  nn::Sequential net(nn::Linear(2, 2), nn::Sequential(nn::Linear(2, 1), nn::Dropout(0.5)));
+  const auto modes = [&] {
+    std::string all;
+    for (const auto& [name, t] : internal::modes_of(net)) all += name + " ";
+    return all;
+  };
+  CHECK(modes() == "modes ");
+  net[1].train(false);
+  net.named_parameters()[0].second.requires_grad_(false);
+  const std::string some = "modes modes.eval.1 modes.eval.1.0 modes.eval.1.1 modes.frozen.0.weight ";
+  CHECK(modes() == some);
+  const StateDict saved = internal::modes_of(net);
+  internal::set_modes(net, {{"modes", ones({9}, int64)}});  // 5 modules, 4 parameters
+  CHECK(modes() == "modes ");
+  internal::set_modes(net, saved);
+  CHECK(modes() == some);
+  internal::set_modes(net, {{"modes", tensor({1, 1, 0, 1, 1, 1, 0, 1, 1})}});
+  CHECK(modes() == "modes modes.eval.1 modes.frozen.0.bias ");
+  CHECK_THAT(error_of([&] { internal::set_modes(net, {{"modes", ones({8}, int64)}}); }).what(),
+             Contains("int64 [8], expected int64 [9]"));
+  CHECK_THAT(error_of([&] { internal::set_modes(net, {}); }).what(), Contains("it has no \"modes\""));
 }

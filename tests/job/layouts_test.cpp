@@ -24,17 +24,28 @@ using testing::error_of;
 
 namespace {
 
+// With a parameter that is frozen, and one of no elements.
+struct LayoutEnd : nn::Layer {
+  LayoutEnd() { fixed.requires_grad_(false), factor.requires_grad_(); }
+  Tensor forward(const Tensor& x) override { return (x + fixed) * factor + ops::sum(none); }
+  void members(nn::Members& m) override { m("fixed", fixed), m("factor", factor), m("none", none); }
+  Tensor fixed = tensor({0.5, -0.25, 1.0}).to(float32), factor = ones({3}), none = zeros({0, 4}).requires_grad_();
+};
 struct LayoutNet : nn::Module {
+  LayoutNet() { frozen.module.requires_grad_(false); }
   Task<Tensor> operator()(Tensor x) {
     Tensor h = co_await first(x);
     h = ops::tanh(h) * scale + shift;
-    co_return co_await second(h);
+    h = co_await second(h);
+    h = co_await frozen(h);
+    co_return co_await end(h);
   }
   void members(nn::Members& m) override {
-    m("first", first), m("second", second), m("scale", scale), m("shift", shift);
+    m("first", first), m("second", second), m("scale", scale), m("shift", shift), m("frozen", frozen), m("end", end);
     m.buffer("seen", seen);
   }
-  parallel::Sharded<nn::Linear> first{5, 7}, second{7, 3};
+  parallel::Sharded<nn::Linear> first{5, 7}, second{7, 3}, frozen{3, 3};
+  parallel::Sharded<LayoutEnd> end;
   Tensor scale = ones({7}).requires_grad_(), shift = zeros({}).requires_grad_();
   Tensor seen = zeros({2});
 };

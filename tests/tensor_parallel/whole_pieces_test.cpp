@@ -20,12 +20,20 @@ using State = std::map<std::string, Tensor>;
 
 namespace {
 
+// A layer with a parameter that has no elements.
+struct WithNone : nn::Layer {
+  Tensor forward(const Tensor& x) override { return x * factor + ops::sum(none); }
+  void members(nn::Members& m) override { m("none", none), m("factor", factor); }
+  Tensor none = zeros({0, 4}).requires_grad_(), factor = ones({3}).requires_grad_();
+};
+
 // What PiecesNet is without parts, with the same names.
 struct PlainNet : nn::Module {
   void members(nn::Members& m) override {
-    m("first", first), m("second", second), m("scale", scale), m("shift", shift);
+    m("first", first), m("second", second), m("end", end), m("scale", scale), m("shift", shift);
     m.buffer("seen", seen);
   }
+  WithNone end;
   nn::Linear first{5, 7}, second{7, 3};
   Tensor scale = ones({7}).requires_grad_(), shift = zeros({}).requires_grad_(), seen = zeros({2});
 };
@@ -35,13 +43,15 @@ struct PiecesNet : nn::Module {
   Task<Tensor> operator()(Tensor x) {
     Tensor h = co_await first(x);
     h = ops::tanh(h) * scale + shift;
-    co_return co_await second(h);
+    h = co_await second(h);
+    co_return co_await end(h);
   }
   void members(nn::Members& m) override {
-    m("first", first), m("second", second), m("scale", scale), m("shift", shift);
+    m("first", first), m("second", second), m("end", end), m("scale", scale), m("shift", shift);
     m.buffer("seen", seen);
   }
   parallel::Sharded<nn::Linear> first{5, 7}, second{7, 3};
+  parallel::Sharded<WithNone> end;
   Tensor scale = ones({7}).requires_grad_(), shift = zeros({}).requires_grad_();
   Tensor seen = zeros({2});
 };

@@ -8,6 +8,7 @@
 
 #include "autograd/distributed/optim/held_module.h"
 #include "autograd/distributed/optim/parameter_pieces.h"
+#include "autograd/distributed/optim/saved_modes.h"
 #include "core/base/type_name.h"
 #include "core/codec/keep.h"
 #include "core/graph/copy_on_write.h"
@@ -41,9 +42,15 @@ Tensor take(StateDict& from, const std::string& name) {
   return node.mapped();
 }
 
-StateDict take_all(StateDict& from, const std::string& prefix) {
+StateDict take_all(
+    StateDict& from, const std::string& prefix,
+    bool (*chosen)(const std::string& name) = [](const std::string&) { return true; }) {
   StateDict out;
   for (auto it = from.lower_bound(prefix); it != from.end() && it->first.starts_with(prefix);) {
+    if (!chosen(it->first)) {
+      ++it;
+      continue;
+    }
     out[it->first.substr(prefix.size())] = it->second;
     it = from.erase(it);
   }
@@ -63,28 +70,6 @@ std::vector<nn::Module*> all_in(nn::Module& module) {
   std::vector<nn::Module*> all;
   gather(module, all);
   return all;
-}
-
-// Which modules train, from the outside in; which parameters are trained.
-Tensor modes_of(nn::Module& module) {
-  std::vector<int64_t> modes;
-  for (const nn::Module* m : all_in(module)) modes.push_back(m->training());
-  for (const auto& [name, t] : module.named_parameters()) modes.push_back(t.requires_grad());
-  return tensor(modes, int64);
-}
-
-void set_modes(nn::Module& module, const std::string& name, const Tensor& saved) {
-  const auto all = all_in(module);
-  auto parameters = module.named_parameters();
-  const Shape expected{static_cast<int64_t>(all.size() + parameters.size())};
-  if (saved.dtype() != int64 || saved.shape() != expected)
-    refuse("\"" + name + "\" is " + saved.summary() + ", expected int64 " + expected.str());
-  const auto modes = saved.to_vector<int64_t>();
-  for (size_t i = 0; i < all.size(); ++i) all[i]->train(modes[i] != 0);
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const bool trained = modes[all.size() + i] != 0;
-    if (parameters[i].second.requires_grad() != trained) parameters[i].second.requires_grad_(trained);
-  }
 }
 
 void load_module(nn::Module& module, const StateDict& model) {
@@ -111,7 +96,7 @@ class Owned {
       for (const auto& [name, t] : module->state_dict()) add(to.model, prefix + name, lazy_copy(t));
       const std::string rest = rest_of(prefix);
       add_all(to.rest, rest + "rng.", module->rng_state());
-      add(to.rest, rest + "modes", modes_of(*module));
+      add_all(to.rest, rest, modes_of(*module));
     }
     for (const auto& [name, t] : tensors_) add(to.model, name, lazy_copy(t.detach()));
     for (const auto& [prefix, s] : statefuls_) add_all(to.rest, prefix, s->state());
@@ -125,7 +110,7 @@ class Owned {
       load_module(*module, take_all(from.model, prefix));
       const std::string rest = rest_of(prefix);
       module->load_rng_state(take_all(from.rest, rest + "rng."));
-      set_modes(*module, rest + "modes", take(from.rest, rest + "modes"));
+      set_modes(*module, take_all(from.rest, rest, is_modes));
     }
     for (auto at = statefuls_.rbegin(); at != statefuls_.rend(); ++at)  // schedules before what they set
       at->second->load_state(take_all(from.rest, at->first));
