@@ -16,6 +16,7 @@
 #include "core/tensor/creation.h"
 #include "ops/ops.h"
 #include "parallel/data/reducer_names.h"
+#include "parallel/data/shared_buffers.h"
 #include "parallel/sharded/cut_parts.h"
 #include "parallel/tensor/placement.h"
 
@@ -25,7 +26,7 @@ namespace {
 struct Joined {
   Group group;
   GradientReducer reducer;
-  Tensors buffers;
+  SharedBuffers buffers = {};
   CutParts parts = {};
   bool divides = false;  // Shard::none does not
 };
@@ -45,25 +46,32 @@ std::shared_ptr<Joined> joined(const std::string& key) {
                 " has left these replicas");
 }
 
-// The elements of the first member's tensors for all.
-Task<void> take_from_first(Group group, Tensors tensors, std::string tag) {
-  std::map<std::pair<DType, std::string>, Tensors> lists;
-  for (const Tensor& t : tensors) lists[{t.dtype(), t.device().str()}].push_back(t);
+// The tensors of the first member, for all.
+Task<Tensors> those_of_first(Group group, Tensors tensors, std::string tag) {
+  std::map<std::pair<DType, std::string>, std::vector<size_t>> kinds;
+  for (size_t i = 0; i < tensors.size(); ++i)
+    kinds[{tensors[i].dtype(), tensors[i].device().str()}].push_back(i);
   std::vector<Future<Tensors>> under_way;
-  for (const auto& [kind, mine] : lists) {
+  for (const auto& [kind, numbers] : kinds) {
     Tensors brings;
-    for (const Tensor& t : mine) brings.push_back(t.detach());
+    for (const size_t i : numbers) brings.push_back(tensors[i].detach());
     under_way.push_back(group.broadcast(
         std::move(brings), 0, {.tag = tag + "/" + std::to_string(under_way.size()), .single_use = true}));
   }
-  const bool first = group.rank() == 0;
   auto at = under_way.begin();
-  for (const auto& [kind, mine] : lists) {
+  for (const auto& [kind, numbers] : kinds) {
     const Tensors came = co_await *at++;
-    if (first) continue;
-    const NoGradGuard guard;
-    for (size_t i = 0; i < mine.size(); ++i) mine[i].copy_(came[i]);
+    for (size_t i = 0; i < numbers.size(); ++i) tensors[numbers[i]] = came[i];
   }
+  co_return tensors;
+}
+
+Task<void> take_from_first(Group group, Tensors tensors, std::string tag) {
+  const auto coming = those_of_first(group, tensors, std::move(tag));
+  const Tensors came = co_await coming;
+  const NoGradGuard guard;
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (group.rank() > 0) tensors[i].copy_(came[i]);
 }
 
 // Where random numbers come from: as RNG states of modules have it, and that of the actor's stream.
@@ -130,9 +138,8 @@ Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
       .compression = order.compression,
       .shard = shard == Shard::all ? Shard::gradients : shard};
   auto reduced = reduce == Per::step ? parts.pieces() : std::vector<std::shared_ptr<PartPieces>>();
-  const auto here = std::make_shared<Joined>(Joined{order.group,
-                                                    {order.group, parameters, options, std::move(reduced)},
-                                                    order.buffers ? buffers : Tensors()});
+  const auto here =
+      std::make_shared<Joined>(Joined{order.group, {order.group, parameters, options, std::move(reduced)}});
   here->parts = parts;
   here->divides = shard != Shard::none;
   tp::count_copies_anew();
@@ -155,13 +162,14 @@ Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
   here->parts.take();
   const size_t rank = order.group.rank();
   if (rank > 0) draw_apart(held, mine, firsts, rank);
-  co_return static_cast<int64_t>(here->buffers.size());
+  if (order.buffers) here->buffers = SharedBuffers(std::move(buffers));
+  co_return static_cast<int64_t>(here->buffers.all().size());
 }
 
 // Without elements: it counts for nothing wherever it is put.
 Tensor give_anchor(const std::string& key) {
   const auto here = joined(key);
-  if (!here->divides && here->buffers.empty()) count_sent_from_here();
+  if (!here->divides && here->buffers.all().empty()) count_sent_from_here();
   return here->reducer.anchor().slice(0, 0, 0);
 }
 
@@ -170,10 +178,14 @@ Task<void> take_buffers(std::string key, uint64_t number) {
   const Future<void> gathered = here->reducer.gathered();
   co_await gathered;
   count_sent_from_here();
-  if (here->buffers.empty()) co_return;
-  const auto taking = take_from_first(here->group, here->buffers,
-                                      here->reducer.name() + "/buffers " + std::to_string(number));
-  co_await taking;
+  if (here->buffers.all().empty()) co_return;
+  Tensors brings = here->buffers.all();
+  const bool first = here->group.rank() == 0;
+  brings.push_back(first ? here->buffers.numbers() : zeros({static_cast<int64_t>(brings.size())}, int64));
+  const auto coming = those_of_first(here->group, std::move(brings),
+                                     here->reducer.name() + "/buffers " + std::to_string(number));
+  const Tensors came = co_await coming;
+  if (!first) here->buffers.take(came, came.back());
 }
 
 Task<RankBytes> bytes(Actor& actor, std::string key) {

@@ -8,6 +8,7 @@
 
 #include "actors/cell/actor_cell.h"
 #include "autograd/distributed/optim/optimizer_messages.h"
+#include "autograd/distributed/optim/parameter_pieces.h"
 #include "core/base/error.h"
 #include "ops/ops.h"
 

@@ -310,6 +310,62 @@ TEST_CASE("replicas whose gradients travel compressed stay equal, and learn") {
     for (const auto& [name, value] : nn::remote_state_dict(r).get()) CHECK(bit_equal(value, values.at(name)));
 }
 
+namespace {
+
+// A constant that a step of its backward pass reads.
+struct WithConstant : nn::Layer {
+  Tensor forward(const Tensor& x) override { return ops::sin(w * x * constant); }
+  void members(nn::Members& m) override { m("w", w), m.buffer("constant", constant), m.buffer("mean", mean); }
+  Tensor w = ones({3}).requires_grad_(), constant = wave({3}, 1).to(float32), mean = zeros({2});
+};
+struct ConstantNet : nn::ModuleActor<WithConstant> {
+  Tensor loss(Tensor x) {
+    if (x.size(0) > 0) net.mean.add_(x.select(0, 0).slice(0, 0, 2));
+    return ops::mean(net(x));
+  }
+  void write(bool first) {
+    if (first == (frame().worker->name() == "w0")) net.constant.fill_(2);
+  }
+  Tensors buffers() { return {net.constant, net.mean}; }
+  static constexpr auto remote = methods<&ConstantNet::loss, &ConstantNet::write, &ConstantNet::buffers>;
+};
+
+}  // namespace
+
+TEST_CASE("several passes of a context may read buffers that do not change") {
+  auto cluster = Cluster::in_process(3, hosting<ConstantNet>());
+  DataParallel<ConstantNet> net(cluster->here(), Group(*cluster, {"w0", "w1", "w2"}));
+  const Tensor x = wave({6, 3}, 1).to(float32);
+  const auto check_buffers = [&](const Tensor& constant) {
+    for (const auto& r : net.replicas()) {
+      const auto buffers = r.call<&ConstantNet::buffers>().get();
+      CHECK(bit_equal(buffers[0], constant));
+    }
+  };
+  WithConstant whole;
+  {
+    autograd::Context step(*cluster);
+    const Tensor first = net.mean<&ConstantNet::loss>(split(x)).get();
+    const Tensor second = net.mean<&ConstantNet::loss>(split(x * 2)).get();
+    step.backward(first + second);
+  }
+  check_buffers(whole.constant);
+  // What the first writes, all have in the next pass; what another one writes, none.
+  for (const bool first : {true, false}) {
+    for (const auto& r : net.replicas()) r.call<&ConstantNet::write>(first).get();
+    autograd::Context step(*cluster);
+    step.backward(net.mean<&ConstantNet::loss>(split(x)).get());
+    check_buffers(full({3}, 2.0).to(float32));
+    if (first) continue;
+    // Before the pass the others had other running means than the first.
+    const auto mean =
+        net.replicas()[0].call<&ConstantNet::buffers>().get()[1] - x.select(0, 0).slice(0, 0, 2);
+    const auto other =
+        net.replicas()[2].call<&ConstantNet::buffers>().get()[1] - x.select(0, 4).slice(0, 0, 2);
+    CHECK(difference(mean, other, 1e-6, 1e-6) == "");
+  }
+}
+
 TEST_CASE("before each forward pass, replicas of a module have the buffers of the first") {
   const bool buffers = GENERATE(true, false);
   auto cluster = Cluster::in_process(3, hosting<ModuleReplica<Normed>>());
