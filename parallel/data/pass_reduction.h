@@ -17,6 +17,7 @@ class PassReduction : public std::enable_shared_from_this<PassReduction> {
   PassReduction(std::shared_ptr<ReducerState> state, std::shared_ptr<autograd::PassGradients> pass,
                 PassPlan plan, uint64_t call);
   Future<void> end();
+  bool reduces() const { return plan_.reduces; }
   /// Before it is told of anything. All members make the buckets in the order that the first one has seen, of
   /// the parameters that need gradients there; if there is a choice.
   void ask_for_order();

@@ -127,8 +127,12 @@ Tensor ReducerState::unreduced(size_t i, bool by_rows, bool make) {
 Future<void> ReducerState::told(size_t index, const std::shared_ptr<autograd::PassGradients>& pass) {
   const uint64_t number = pass->number();
   uint64_t call = 0;
-  if (index == parameters.size())
-    if (const Tensor said = pass->take(anchor); said.defined()) call = static_cast<uint64_t>(said.item());
+  bool by_all = true;
+  if (index == parameters.size()) {
+    const Tensor said = pass->take(anchor);
+    by_all = said.defined();
+    if (by_all) call = static_cast<uint64_t>(said.item());
+  }
   std::shared_ptr<PassReduction> reduction;
   bool is_new;
   {
@@ -154,8 +158,18 @@ Future<void> ReducerState::told(size_t index, const std::shared_ptr<autograd::Pa
     end = reduction->end();
     reduction->ask_for_order();
   }
+  if (!by_all && reduction->reduces() && group.size() > 1) refuse_pass_of_one();
   reduction->told(index);
   return end;
+}
+
+void ReducerState::refuse_pass_of_one() const {
+  throw_invalid(fmt::format(
+      "{}a backward pass has come by the parameters of {}, and not by way of all members, which sum their "
+      "gradients: "
+      "it began at a call of that one alone; expected a result of net.mean() or net(x), and rank by rank "
+      "reducer.backward()",
+      kOfReducer, group.label(group.rank())));
 }
 
 void ReducerState::give_up(const PassPlan& plan, const Error& why) const {

@@ -130,6 +130,7 @@ class ReducerState : public std::enable_shared_from_this<ReducerState> {
   }
   size_t own_buckets() const { return buckets().size() - parts.size(); }
   void cut_for(const ReducerOptions& options);
+  [[noreturn]] void refuse_pass_of_one() const;
   struct Accumulating {
     int scopes = 0;
     std::optional<double> rows = {};  // of passes that are none of backward() or reduce()

@@ -220,6 +220,26 @@ TEST_CASE("a replica that fails fails the pass, and the next one is as if there 
              Contains("forward gave float64 [2, 2]: expected a tensor of one element"));
 }
 
+TEST_CASE(
+    "a backward pass from a call of one replica is refused, with what to call, and the next one is right") {
+  World world(3);
+  auto& net = *world.net;
+  const Tensor x = wave({6, 3}, 1), y = wave({6, 2}, 2);
+  {
+    autograd::Context step(*world.cluster);
+    const Tensor loss = net.replicas()[1].call<&Net::loss>(x, y).get();
+    const Error error = error_of([&] { step.backward(loss); });
+    CHECK(error.kind() == ErrorKind::invalid);
+    CHECK_THAT(error.what(), Contains("Net#") && Contains("on w1") && Contains("of that one alone") &&
+                                 Contains("net.mean() or net(x)"));
+  }
+  world.at_rest();
+  autograd::backward(mse_loss(world.whole(x), y));
+  autograd::Context step(*world.cluster);
+  step.backward(net.mean<&Net::loss>(split(x), split(y)).get());
+  world.check_gradients();
+}
+
 namespace {
 
 struct Unmade : nn::ModuleActor<Parts> {
