@@ -16,7 +16,8 @@ struct RankAddress {
   std::string tag;
   uint64_t use = 0;
 };
-/// A Signature as it travels. `collective`: of its problem; above that, 1 + Signature::before if there is one.
+/// A Signature as it travels. `collective`: of its problem; above that, 1 + Signature::before if there is
+/// one.
 struct SentSignature {
   uint64_t collective = 0;
   uint64_t ranks = 0, root = 0;
@@ -29,6 +30,10 @@ struct SentSignature {
   bool on_devices = false;
   uint64_t context = 0;
 };
+
+SentSignature to_wire(const Signature& s);
+/// `invalid` if it has an operation or a way that there is not.
+Signature from_wire(SentSignature s);
 
 using actors::Service;
 

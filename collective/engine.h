@@ -80,6 +80,9 @@ class GroupEngine final : public actors::Extension {
   /// The operation of that tag, which is of a single use, fails on all members, whether they have called it
   /// or not.
   void give_up(const Group& group, const std::string& tag, const Error& why);
+  /// Operations of the group whose tags begin so fail here, those that go on and those that are called later,
+  /// and on all members that wait for them.
+  void fail_tags(const Group& group, const std::string& begin, const Error& why);
   /// What parts of operations have been sent as messages, to others.
   int64_t sent_bytes() const { return sent_bytes_; }
   /// The group is used no more here: operations that go on are cancelled, on all ranks.

@@ -99,7 +99,10 @@ Future<Value> call(const HandlePtr& actor, std::string_view method, ValueList ar
 Future<Value> invoke(const HandlePtr& actor, std::string_view method, ValueList args,
                      const CallSettings& settings, bool one_way) {
   return call(actor, method, std::move(args),
-              {.timeout = settings.timeout, .one_way = one_way, .on_full = settings.on_full});
+              {.timeout = settings.timeout,
+               .one_way = one_way,
+               .on_full = settings.on_full,
+               .joint = settings.joint});
 }
 
 Arguments::Arguments() = default;
@@ -119,7 +122,10 @@ Future<Value> invoke_when_ready(const HandlePtr& actor, std::string_view method,
     if (auto late = replies_of(*actor, arguments); !late.empty()) {
       arguments.later.clear();  // the only handles are with the call
       return call(actor, method, std::move(arguments.values),
-                  {.timeout = settings.timeout, .on_full = settings.on_full, .late = std::move(late)});
+                  {.timeout = settings.timeout,
+                   .on_full = settings.on_full,
+                   .late = std::move(late),
+                   .joint = settings.joint});
     }
   }
   visit_tensors(arguments.values, [](Tensor& t) { t = as_of_now(t); });

@@ -23,6 +23,7 @@ namespace internal::rref {
 struct CallSettings {
   std::optional<Duration> timeout = {};
   std::optional<OnFull> on_full = {};
+  uint64_t joint = 0;  ///< number of a JointCall that they are part of
 };
 
 /// Calls a method of that actor. What goes wrong before the call leaves is the future's error, too; but an

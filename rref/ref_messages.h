@@ -35,6 +35,12 @@ inline constexpr Service<
     std::vector<std::tuple<std::string, std::vector<std::string>, std::vector<std::string>>>(int64_t limit)>
     kObjects{"ref.objects", {.in_context = true}};
 
+/// Caller of several actors to the workers of the others: the part of one of them has failed. (`number`,
+/// `method`: of the call. `worker`: that was lost.)
+inline constexpr Service<void(uint64_t number, uint64_t method, ErrorKind kind, std::string message,
+                              std::string worker)>
+    kJointFailed{"ref.joint_failed", {.timeout = Duration(0)}};
+
 /// Holder to an object: has it been made?
 inline constexpr actors::CommonMethod<void()> kReady{"ref.ready"};
 /// Holder to a value: what is it?

@@ -1,6 +1,7 @@
 // One worker's references: the owner's and the holder's tables put to work. Sees every message pass and
 // registers the references in it.
 #pragma once
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -52,6 +53,8 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   /// Calls a method whose result stays with the actor's worker; a reference to it. Does not wait.
   HandlePtr remote(const Handle& actor, const char* method, const std::string& type, ValueList args,
                    actors::CallOptions options);
+  /// A number for the caller's JointCalls.
+  uint64_t next_joint_calls() { return ++joint_calls_; }
   /// The reference to a result that went elsewhere, if that is what a call gave; else null.
   static HandlePtr kept_result(const Value& value);
   /// The value of such a reference, when it is there.
@@ -149,6 +152,7 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
     std::shared_ptr<void> hold;
     WorkerId to;
   };
+  std::atomic<uint64_t> joint_calls_{0};
   std::recursive_mutex spawn_mutex_;  // spawns leave in the order of their numbers
   mutable Mutex mutex_;               // no handle is let go and nothing is sent while it is held
   actors::Worker* worker_ TROUPE_GUARDED_BY(mutex_);

@@ -202,6 +202,13 @@ class RRef : public internal::rref::RefBase {
     return copy;
   }
 
+  /// Not for users: the same reference, whose calls are part of that JointCall.
+  RRef within(uint64_t joint_call) const {
+    RRef copy = *this;
+    copy.settings_.joint = joint_call;
+    return copy;
+  }
+
   /// Runs f(T&) with the actor itself, in its mailbox, and gives what it returns: for methods that are not
   /// listed. Only on the owner: `invalid` elsewhere, naming both workers. Nothing is recorded for gradients.
   template <class F>

@@ -84,10 +84,10 @@ Future<Tensor> Replicas::call(Session& session, Join join, const std::string& me
         "[data parallel] no argument is divided over the replicas: write split(x) for those that have rows");
   values = session.arguments(actors_.front(), method, std::move(values), {});
   return forward(rows_of(divided, size()), join, method,
-                 [actors = actors_, values, splits, method](size_t r) {
+                 [actors = actors_, values, splits, method](size_t r, uint64_t joint) {
                    ValueList own = values;
                    for (const auto& [place, split] : splits) own[place] = split.part(r, actors.size());
-                   return actors[r].call(method, std::move(own)).then(given_by);
+                   return actors[r].call(method, std::move(own), {.joint = joint}).then(given_by);
                  });
 }
 

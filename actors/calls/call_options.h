@@ -35,6 +35,7 @@ struct CallOptions {
   /// Arguments that are null: results of other calls, which go straight from their workers to the callee.
   std::vector<LateReply> late = {};
   const Held* held = nullptr;  ///< the reference that the call is made with; null: its object needs none
+  uint64_t joint = 0;          ///< net::Call::joint
 };
 
 }  // namespace troupe::internal::actors

@@ -79,6 +79,7 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
     call.grad_enabled = grad_enabled();
     call.store_as = options.store_as;
     call.no_result = no_result;
+    call.joint = options.joint;
     call.args = std::move(args);
     if (!no_result) pending.limit = limit_of(options);
     for (const LateReply& r : options.late) call.late.push_back({r.index, r.from});

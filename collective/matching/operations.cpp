@@ -102,6 +102,8 @@ void Operations::refuse(uint64_t group, const std::vector<GroupMember>& members,
 std::optional<Error> Operations::why_not(const OperationId& id) const {
   if (const auto b = broken_.find(id.group); b != broken_.end()) return b->second;
   if (const auto g = given_up_.find(id); g != given_up_.end()) return g->second;
+  for (const FailedTags& f : failed_tags_)
+    if (f.group == id.group && id.tag.starts_with(f.begin)) return f.why;
   return {};
 }
 

@@ -104,7 +104,7 @@ class Operations {
   };
   struct Limits {
     size_t early_parts = 10'000;  ///< of one sender
-    size_t failures = 256;        ///< that are remembered
+    size_t failures = 256;        ///< that are remembered, of operations and of fail_tags()
     size_t forgotten = 1024;      ///< groups; likewise
     size_t single_uses = 1024;    ///< that are over, or given up by others, and remembered
     size_t window = 3;            ///< chunks on their way at once
@@ -133,6 +133,8 @@ class Operations {
   /// It cannot go on.
   void fail(const OperationId& id, const Error& why, Out& out);
   void cancel(const OperationId& id, Out& out);
+  /// Those of the group whose tags begin so, now and later, until they are among many that failed so.
+  void fail_tags(uint64_t group, const std::string& begin, const Error& why, Out& out);
   /// An operation of a single use has failed on this rank, whether that has called it or not. All members
   /// hear why, those included that call it later. Nothing if it is over here.
   void give_up(const OperationId& id, const std::vector<GroupMember>& members, const Error& why, Out& out);
@@ -226,6 +228,12 @@ class Operations {
   std::map<uint64_t, Error> broken_;
   std::map<WorkerId, Error> lost_;
   std::deque<std::pair<OperationId, Error>> failures_;  // the newest
+  struct FailedTags {
+    uint64_t group;
+    std::string begin;
+    Error why;
+  };
+  std::deque<FailedTags> failed_tags_;  // likewise
   std::unordered_set<uint64_t> forgotten_;
   std::deque<uint64_t> forgotten_since_;  // those and others, the newest
   // Of single uses, the newest that are over or given up. (No part of one that is over and well comes later.)

@@ -182,6 +182,16 @@ void Operations::fail(const OperationId& id, const Error& why, Out& out) {
   if (const auto at = running_.find(id); at != running_.end() && !at->second.error) end(at, why, out);
 }
 
+void Operations::fail_tags(uint64_t group, const std::string& begin, const Error& why, Out& out) {
+  const Lock lock(mutex_);
+  failed_tags_.push_back({group, begin, why});
+  if (failed_tags_.size() > limits_.failures) failed_tags_.pop_front();
+  std::vector<OperationId> ids;
+  for (const auto& [id, op] : running_)
+    if (id.group == group && id.tag.starts_with(begin) && !op.error) ids.push_back(id);
+  for (const OperationId& id : ids) end(running_.find(id), why, out);
+}
+
 void Operations::cancel(const OperationId& id, Out& out) {
   const Lock lock(mutex_);
   const auto at = running_.find(id);
@@ -225,6 +235,7 @@ void Operations::forget(uint64_t group, Out& out) {
   const auto of_group = [group](const auto& x) { return x.first.group == group; };
   std::erase_if(given_up_, of_group);
   std::erase_if(failures_, of_group);
+  std::erase_if(failed_tags_, [group](const FailedTags& f) { return f.group == group; });
   std::erase_if(tags_, [group](const auto& x) { return x.first.first == group; });
   const auto in_group = [group](const OperationId& id) { return id.group == group; };
   std::erase_if(single_uses_, in_group);

@@ -66,6 +66,16 @@ class FutureBase {
     else
       core.add(FutureCallback(std::move(f), run));
   }
+  /// on_end() for one who would like to know, and does not keep the call from being cancelled.
+  template <class F>
+  void watch_for_end(F f) const {
+    FutureCore& core = state("watch_for_end()");
+    const auto run = [](void* function, FutureCore& of) { (*static_cast<F*>(function))(of.error()); };
+    if (core.ready.is_set())
+      core.run_now(&f, run);
+    else
+      core.add_for_end(FutureCallback(std::move(f), run), false);
+  }
   /// cancel() of it, as long as there is somebody else who keeps it.
   std::function<void()> canceller() const;
   /// For futures that are made from this one: they want it until they have their result. `number`: of the

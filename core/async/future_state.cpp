@@ -127,13 +127,13 @@ void FutureCore::run(const std::vector<Callback>& callbacks) {
   }
 }
 
-uint32_t FutureCore::ask_for_end() const {
-  return static_cast<uint32_t>(std::ranges::count(callbacks_, Asks::end, &Callback::asks));
+uint32_t FutureCore::asking(Asks what) const {
+  return static_cast<uint32_t>(std::ranges::count(callbacks_, what, &Callback::asks));
 }
 
 uint32_t FutureCore::askers() {
   std::lock_guard lock(mutex);
-  return readers - ask_for_end();
+  return readers - asking(Asks::end);
 }
 
 bool FutureCore::has_callbacks() {
@@ -151,7 +151,8 @@ void FutureCore::goes_elsewhere() {
     callbacks_.erase(end.begin(), end.end());
   }
   run(hear);
-  for (size_t i = 0; i < hear.size(); ++i) drop_reader();
+  for (const Callback& c : hear)
+    if (c.asks == Asks::end) drop_reader();
 }
 
 void FutureCore::wait_for_source(Source next) {
@@ -171,8 +172,7 @@ Source FutureCore::source() {
 
 bool FutureCore::has_one_asker() {
   std::lock_guard lock(mutex);
-  const uint32_t quiet = ask_for_end();
-  return !ready.is_set() && readers <= 1 + quiet && callbacks_.size() == quiet;
+  return !ready.is_set() && readers <= 1 + asking(Asks::end) && !asking(Asks::result);
 }
 
 void FutureCore::give_up() {

@@ -92,8 +92,10 @@ class FutureCore {
   /// Runs the callback, in the frame of who adds it: when the result comes, or now if it has. What it throws
   /// is logged.
   void add(FutureCallback callback) { add(std::move(callback), Asks::result); }
-  /// The same for a reader who asks only whether it has ended: perhaps well, but elsewhere.
-  void add_for_end(FutureCallback callback) { add(std::move(callback), Asks::end); }
+  /// The same for one who asks only whether it has ended: perhaps well, but elsewhere. A reader, or not.
+  void add_for_end(FutureCallback callback, bool reads = true) {
+    add(std::move(callback), reads ? Asks::end : Asks::quietly);
+  }
   /// Runs it: the result is there. What it throws is its own, and logged: others, and who completes the
   /// future, go on.
   void run_now(void* function, FutureCallback::Run run);
@@ -125,7 +127,7 @@ class FutureCore {
   static void drop_reader_of(void* state, uint64_t, bool) { static_cast<FutureCore*>(state)->drop_reader(); }
 
  private:
-  enum class Asks : uint8_t { result, end };
+  enum class Asks : uint8_t { result, end, quietly };
   struct Callback {
     FutureCallback run;
     CallFrame at;
@@ -133,7 +135,7 @@ class FutureCore {
   };
   void add(FutureCallback callback, Asks asks);
   void run(const std::vector<Callback>& callbacks);
-  uint32_t ask_for_end() const;  // with mutex
+  uint32_t asking(Asks what) const;  // with mutex
   const ResultType& type_;
   std::vector<Callback> callbacks_;
   Source source_;

@@ -32,7 +32,8 @@
 #
 # Flags of calls: 16, the caller does not record (its grad mode); 32, nobody wants the result: the reply says
 # only that the call has ended; 64, the caller runs out of room for what has not begun: a started is wanted if
-# the call begins and does not end. Of replies: 16, the result has gone to the worker that uses it, and stays where
+# the call begins and does not end; 128, of several actors by one caller, that may meet in it: the last argument is
+# no argument but the number of that call, not 0. Of replies: 16, the result has gone to the worker that uses it, and stays where
 # it was made, too: the value is a reference to it.
 #
 # The bytes of tensors are not in a packet: they travel beside it as buffers, which TensorInfo numbers.

@@ -293,7 +293,8 @@ void check_booleans(const std::byte* bytes, size_t size) {
 
 static size_t words_of(const Call& call) {
   const size_t late = call.late.empty() ? 0 : capnp::sizeInWords<schema::Late>() + call.late.size();
-  return words_of_link(call.link) + words_of_list(call.args, 1) + late;
+  const size_t joint = call.joint ? capnp::sizeInWords<schema::Value>() : 0;
+  return words_of_link(call.link) + words_of_list(call.args, 1) + late + joint;
 }
 
 size_t packet_bytes(const Call& call) {
@@ -306,7 +307,7 @@ size_t packet_bytes(const Call& call) {
 
 Message encode(const Call& call, const DevicePlacing& placing) {
   const uint64_t flags = (call.grad_enabled ? 0 : kGradDisabled) | (call.no_result ? kNoResult : 0) |
-                         (call.notify_start ? kNotifyStart : 0);
+                         (call.notify_start ? kNotifyStart : 0) | (call.joint ? kJoint : 0);
   const uint64_t first = call.store_as ? first_word(PacketKind::kept, call.store_as, flags)
                                        : first_word(PacketKind::call, call.id, flags);
   const auto fill = [&](schema::Call::Builder out, Writer& writer) {
@@ -316,7 +317,9 @@ Message encode(const Call& call, const DevicePlacing& placing) {
     out.setMethod(call.method);
     out.setTimeoutUs(std::clamp<int64_t>(call.timeout_us, 0, kMaxTimeoutUs));
     out.setContext(call.context);
-    writer.write(out.initArgs(static_cast<uint32_t>(call.args.size())), call.args);
+    auto args = out.initArgs(static_cast<uint32_t>(call.args.size()) + (call.joint ? 1 : 0));
+    writer.write(args, call.args);
+    if (call.joint) args[args.size() - 1].setInteger(static_cast<int64_t>(call.joint));
     writer.write_link(out, call.link);
     if (call.late.empty()) return;
     auto late = out.initLate();

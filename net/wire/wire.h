@@ -41,6 +41,7 @@ struct Call {
                               ///< At most 56 bits; `id` is 0 then
   bool no_result = false;     ///< nobody wants the result: the reply only says that the call has ended
   bool notify_start = false;  ///< a Started is wanted, if the call begins and does not end
+  uint64_t joint = 0;  ///< of several actors, that may meet in it: the same for all (rref/joint_call.h)
   GradLink link;
   ValueList args;
   std::vector<LatePlace> late = {};    ///< by index

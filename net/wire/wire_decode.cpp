@@ -56,9 +56,18 @@ class Reader {
     call.no_result = flags & kNoResult;
     call.notify_start = flags & kNotifyStart;
     call.args = read(in.getArgs(), 1);
+    if (flags & kJoint) call.joint = take_joint(call.args);
     if (in.hasLink()) call.link = read(in.getLink());
     if (in.hasLate()) read(in.getLate(), call);
     return call;
+  }
+
+  static uint64_t take_joint(ValueList& args) {
+    const auto* number = args.empty() ? nullptr : args.back().get_if<int64_t>();
+    if (!number || !*number) throw_invalid("[wire] a joint call without a number");
+    const auto joint = static_cast<uint64_t>(*number);
+    args.pop_back();
+    return joint;
   }
 
   static void read(schema::Late::Reader in, Call& call) {
@@ -345,7 +354,7 @@ Packet decode(Message message, Sender* sender) {
   const uint64_t flags = header[0] & kFlagMask, id = header[0] >> kIdShift;
   if (kind < PacketKind::call || kind > PacketKind::handed_over)
     throw_invalid(fmt::format("[wire] unknown kind of packet {}", static_cast<int>(kind)));
-  const uint64_t known = kind <= PacketKind::kept    ? kGradDisabled | kNoResult | kNotifyStart
+  const uint64_t known = kind <= PacketKind::kept    ? kGradDisabled | kNoResult | kNotifyStart | kJoint
                          : kind == PacketKind::reply ? kElsewhere
                                                      : 0;
   if (flags & ~known) throw_invalid(fmt::format("[wire] unknown flags {:#x} of a packet", flags));

@@ -18,8 +18,8 @@ enum class PacketKind : uint8_t {
   handed_over = 7
 };
 inline constexpr uint64_t kKindMask = 15, kFlagMask = 15 << 4;
-inline constexpr uint64_t kGradDisabled = 16, kNoResult = 32, kNotifyStart = 64;  // of calls
-inline constexpr uint64_t kElsewhere = 16;                                        // of replies
+inline constexpr uint64_t kGradDisabled = 16, kNoResult = 32, kNotifyStart = 64, kJoint = 128;  // of calls
+inline constexpr uint64_t kElsewhere = 16;                                                      // of replies
 inline constexpr int kIdShift = 8;
 
 /// Values in each other, counting the leaf.

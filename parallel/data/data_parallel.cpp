@@ -12,6 +12,7 @@
 #include "ops/ops.h"
 #include "parallel/data/replica.h"
 #include "parallel/mesh/weighted_mean.h"
+#include "rref/joint_call.h"
 
 namespace troupe::parallel {
 
@@ -36,6 +37,7 @@ int64_t Split::rows(size_t replica, size_t of) const {
 struct AnyDataParallel::Shared {
   std::string key;
   std::vector<AnyRef> replicas;
+  std::unique_ptr<internal::rref::JointCalls> joint;
   ShardWays ways;
   mutable std::atomic<int64_t> buffers{0};  // that each replica takes, once they are ready()
   mutable std::atomic<uint64_t> messages{0};
@@ -49,6 +51,7 @@ AnyDataParallel::AnyDataParallel(std::vector<AnyRef> replicas, const Group& grou
   auto shared = std::make_shared<Shared>();
   shared->key = "data:" + worker.name() + ":" + std::to_string(worker.next_number());
   shared->replicas = replicas_;
+  shared->joint = std::make_unique<internal::rref::JointCalls>(replicas_.front());
   shared->ways = {options.shard, options.gather, options.reduce};
   std::vector<Future<int64_t>> joined;
   for (const AnyRef& r : replicas_)
@@ -221,8 +224,12 @@ Future<Tensor> AnyDataParallel::begin(const Shared& shared, const std::vector<in
   std::vector<Future<Given>> asked;
   std::vector<Future<Tensor>> anchoring;
   std::vector<int64_t> counts;
+  auto joint = shared.joint->all(internal::net::method_id(what));
   for (size_t r = 0; r < rows.size(); ++r)  // parts of those without rows meet the others in the pass
-    if (rows[r] > 0 || shared.ways.shard == Shard::all) asked.push_back(call(r)), counts.push_back(rows[r]);
+    if (rows[r] > 0 || shared.ways.shard == Shard::all) {
+      asked.push_back(joint.part(shared.replicas[r], [&](uint64_t number) { return call(r, number); }));
+      counts.push_back(rows[r]);
+    }
   if (record)
     for (const AnyRef& r : shared.replicas) anchoring.push_back(kAnchor.ask(r, shared.key));
   const auto anchors_come = all(anchoring);

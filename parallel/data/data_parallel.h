@@ -82,7 +82,8 @@ class AnyDataParallel {
   };
   static Future<Given> given(const Future<Tensor>& value);
   static Future<Given> given(const Future<std::pair<Tensor, double>>& weighted);
-  using CallReplica = std::function<Future<Given>(size_t replica)>;
+  /// `joint`: of the call, whose part this is.
+  using CallReplica = std::function<Future<Given>(size_t replica, uint64_t joint)>;
   enum class Join { mean, rows };
   /// Calls the replicas that have rows. `what`: the method, for errors.
   Future<Tensor> forward(std::vector<int64_t> rows, Join join, const std::string& what, CallReplica call);
@@ -186,14 +187,15 @@ class DataParallel : public AnyDataParallel {
       if constexpr (std::is_same_v<std::decay_t<decltype(arg)>, Split>) splits.push_back(arg);
     };
     (note(args), ...);
-    return forward(rows_of(splits, size()), join, internal::actors::listed_name<Replica, M>(),
-                   [replicas = replicas_, all = std::tuple(std::move(args)...)](size_t r) {
-                     return std::apply(
-                         [&](const A&... args) {
-                           return given(replicas[r].template call<M>(part(args, r, replicas.size())...));
-                         },
-                         all);
-                   });
+    return forward(
+        rows_of(splits, size()), join, internal::actors::listed_name<Replica, M>(),
+        [replicas = replicas_, all = std::tuple(std::move(args)...)](size_t r, uint64_t joint) {
+          return std::apply(
+              [&](const A&... args) {
+                return given(replicas[r].within(joint).template call<M>(part(args, r, replicas.size())...));
+              },
+              all);
+        });
   }
   std::vector<RRef<Replica>> replicas_;
 };

@@ -1,5 +1,6 @@
 // An actor at every point of a mesh of workers, and calls to all of them.
 #pragma once
+#include <memory>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -10,6 +11,7 @@
 #include "collective/mesh.h"
 #include "core/base/seed_stream.h"
 #include "rref/here.h"
+#include "rref/joint_call.h"
 #include "rref/rref.h"
 
 namespace troupe::parallel {
@@ -63,7 +65,9 @@ template <class T>
 class ActorMesh {
  public:
   ActorMesh(Points points, std::vector<RRef<T>> actors)
-      : points_(std::move(points)), actors_(std::move(actors)) {}
+      : points_(std::move(points)),
+        actors_(std::move(actors)),
+        joint_(actors_.empty() ? nullptr : std::make_shared<internal::rref::JointCalls>(actors_[0])) {}
 
   /// For optim::Distributed<O> optimizer(model, {...}): all actors.
   operator std::vector<AnyRef>() const { return {actors_.begin(), actors_.end()}; }
@@ -79,7 +83,7 @@ class ActorMesh {
     std::vector<RRef<T>> some;
     for (size_t p = 0; p < actors_.size(); ++p)
       if (points_.coordinate(p, dim) == i) some.push_back(actors_[p]);
-    return {points_.without(dim), std::move(some)};
+    return {points_.without(dim), std::move(some), joint_};
   }
   /// `invalid` if there are others.
   const RRef<T>& only() const& {
@@ -89,14 +93,20 @@ class ActorMesh {
   RRef<T> only() && { return std::as_const(*this).only(); }
 
   /// Calls a method of all, which may meet in it, with the same arguments but for those that are along() a
-  /// dimension. The results are in the order of the points.
+  /// dimension. The results are in the order of the points. If one fails, what others wait for in conversions
+  /// (tp::sum, ...) of that call fails with its reason.
   template <auto M, class... A>
   auto call(const A&... args) const {
     using Result = decltype(actors_[0].template call<M>(argument(args, 0)...));
     std::vector<Result> results;
     (check(args), ...);
+    if (actors_.empty()) return results;
+    const uint64_t method = internal::net::method_id(internal::actors::method_name<M>());
+    internal::rref::JointCall joint = is_all_ ? joint_->all(method) : joint_->some(method);
     for (size_t p = 0; p < actors_.size(); ++p)
-      results.push_back(actors_[p].template call<M>(argument(args, p)...));
+      results.push_back(joint.part(actors_[p], [&](uint64_t number) {
+        return actors_[p].within(number).template call<M>(argument(args, p)...);
+      }));
     return results;
   }
 
@@ -114,6 +124,8 @@ class ActorMesh {
   }
 
  private:
+  ActorMesh(Points points, std::vector<RRef<T>> some, std::shared_ptr<internal::rref::JointCalls> joint)
+      : points_(std::move(points)), actors_(std::move(some)), joint_(std::move(joint)), is_all_(false) {}
   template <class A>
   void check(const A& arg) const {
     if constexpr (IsAlong<A>::value) points_.check_count(arg.dim, arg.values.size());
@@ -127,6 +139,8 @@ class ActorMesh {
   }
   Points points_;
   std::vector<RRef<T>> actors_;
+  std::shared_ptr<internal::rref::JointCalls> joint_;  // of all actors that it was made of
+  bool is_all_ = true;
 };
 
 /// The mesh of workers under a name that no other one of the cluster has, so that what meets in its groups is

@@ -195,6 +195,28 @@ TEST_CASE("a future is cancelled by whoever has it, for all, and its promise may
   CHECK_FALSE(p.set(1));
 }
 
+TEST_CASE("who watches for the end hears of it, and does not keep what nobody else wants") {
+  for (const bool fails : {false, true}) {
+    const Promise<int> p;
+    const auto f = p.future();
+    int heard = 0;
+    f.watch_for_end([&](const Error* e) { heard += e ? 1 : 10; });
+    CHECK(f.core().has_one_asker());
+    fails ? p.fail(Error(ErrorKind::failed, "x")) : p.set(1);
+    CHECK(heard == (fails ? 1 : 10));
+    f.watch_for_end([&](const Error* e) { heard += e ? 1 : 10; });
+    CHECK(heard == (fails ? 2 : 20));
+  }
+  const Promise<int> p;
+  auto f = p.future();
+  bool let_go = false;
+  p.waits_for({std::shared_ptr<void>(&let_go, [](void*) {}), 0,
+               [](void* flag, uint64_t, bool done) { *static_cast<bool*>(flag) = !done; }});
+  f.watch_for_end([](const Error*) {});
+  f = {};
+  CHECK(let_go);
+}
+
 TEST_CASE("complete_with takes what the function returns or throws") {
   const Promise<int> good, bad;
   const Promise<void> nothing;

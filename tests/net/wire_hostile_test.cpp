@@ -60,8 +60,15 @@ std::vector<Message> valid_messages() {
   error.result = Error(ErrorKind::failed, "message").with_worker("w").crossing("one").crossing("two");
   Value deep = int64_t{1};
   for (int i = 1; i < 32; ++i) deep = ValueMap{{"k", deep}};
-  return {encode(call),   encode(value),   encode(error),     encode(Call{.args = {deep}}),
-          encode(Call{}), encode(Reply{}), encode(Cancel{3}), encode(Started{3})};
+  return {encode(call),
+          encode(value),
+          encode(error),
+          encode(Call{.args = {deep}}),
+          encode(Call{}),
+          encode(Reply{}),
+          encode(Cancel{3}),
+          encode(Started{3}),
+          encode(Call{.id = 8, .target = {1, 2, 3}, .joint = 9, .args = {zeros({2}), int64_t{1}}})};
 }
 
 Message damaged(const Message& m, Generator& random) {

@@ -218,6 +218,27 @@ TEST_CASE("late arguments are those that are null, each once, in order, of a cal
   with([](Call& call) { call.late.resize(4); });
 }
 
+TEST_CASE("the number of a joint call stands behind its arguments, and takes no room in other calls",
+          "[wire]") {
+  Call call{.id = 5, .target = {1, 2, 3}, .joint = uint64_t{1} << 63 | 7, .args = {int64_t{4}, Value()}};
+  Packet packet = decode(encode(call));
+  REQUIRE((std::get<Call>(packet).joint == call.joint && std::get<Call>(packet).args.size() == 2));
+  REQUIRE(encode(call).header.capacity() == encode(call).header.size());
+  const size_t with = encode(call).header.size();
+  call.joint = 0;
+  packet = decode(encode(call));
+  REQUIRE((std::get<Call>(packet).joint == 0 && std::get<Call>(packet).args.size() == 2));
+  REQUIRE(encode(call).header.size() < with);
+  for (const Value& last : {Value(), Value(int64_t{0}), Value(std::string("7"))}) {
+    Message wrong = encode(Call{.id = 5, .target = {1, 2, 3}, .args = {last}});
+    wrong.header[0] |= 128;
+    refusal([&] { decode(std::move(wrong)); });
+  }
+  Message none = encode(Call{.id = 5, .target = {1, 2, 3}});
+  none.header[0] |= 128;
+  refusal([&] { decode(std::move(none)); });
+}
+
 TEST_CASE("that a result was handed over takes one word", "[wire]") {
   const Message m = encode(Reply{.id = 9, .handed_over = true});
   REQUIRE(m.header.size() == 1);
@@ -374,7 +395,7 @@ TEST_CASE("what is no kind of packet, or not a whole one, is refused", "[wire]")
   with([](auto& h) { h.pop_back(); });
   with([](auto& h) { h[0] &= ~uint64_t{15}; });  // kind 0
   with([](auto& h) { h[0] |= 15; });
-  with([](auto& h) { h[0] |= 128; });  // a flag that there is not
+  with([](auto& h) { h[0] |= 128; });  // a joint call without a number
   with([](auto& h) { h[0] = 2; });     // kept, as object 0
   with([](auto& h) { h[0] = 5; });     // a cancel with a body
   const auto bare = [](uint64_t word) { return refusal([&] { decode({{word}, {}}); }); };
