@@ -10,6 +10,7 @@
 #include "autograd/ready_hooks.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/mutex.h"
 #include "core/graph/grad_mode_note.h"
 #include "core/tensor/creation.h"
 
@@ -59,9 +60,9 @@ class GradSink final : public Sink {
   void sums_done() override { held_.clear(); }
 
  private:
-  using Lock = std::unique_lock<std::recursive_mutex>;
-  static std::recursive_mutex& mutex_of(const Tensor& leaf) {
-    static std::recursive_mutex all[64];
+  using Lock = std::unique_lock<internal::RecursiveMutex>;
+  static internal::RecursiveMutex& mutex_of(const Tensor& leaf) {
+    static internal::RecursiveMutex all[64];
     return all[(reinterpret_cast<uintptr_t>(leaf.impl()) >> 6) % std::size(all)];
   }
   static Tensor sum_now(const Tensor& leaf) {

@@ -8,6 +8,7 @@
 #include "autograd/once_differentiable.h"
 #include "autograd/waiting_step.h"
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "core/base/type_name.h"
 #include "core/graph/node.h"
 #include "core/graph/partial_node.h"
@@ -332,8 +333,8 @@ class FunctionStep final : public PartialNode, public SavesTensors, public Waiti
   std::vector<Saved> saved_;
   std::string where_;  // it was recorded; with anomaly checks only
   bool released_ = false;
-  size_t running_ = 0;                 // backward()s that wait
-  mutable std::recursive_mutex turn_;  // backward() may get here again by a pass of its own
+  size_t running_ = 0;                     // backward()s that wait
+  mutable internal::RecursiveMutex turn_;  // backward() may get here again by a pass of its own
 };
 
 Tensors apply_function(const FunctionType& type, const FunctionArguments& arguments,

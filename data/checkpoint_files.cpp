@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "core/base/visible.h"
 #include "core/tensor/creation.h"
 #include "data/checkpoint_names.h"
@@ -140,7 +141,7 @@ struct Checkpoint::Parts {
   CheckpointIndex index;
 
  private:
-  mutable std::mutex mutex;
+  mutable internal::Mutex mutex;
   mutable std::vector<std::shared_ptr<const Opened>> opened;
 };
 

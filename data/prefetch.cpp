@@ -1,6 +1,8 @@
 // Numbers are given out in order; results wait in their slots until the consumer comes to them.
 #include "data/prefetch.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
@@ -11,6 +13,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "core/base/thread.h"
 
 namespace troupe::datasets {
@@ -24,11 +27,12 @@ struct Prefetcher::State {
     std::exception_ptr error;
   };
 
+  const pid_t process = ::getpid();  // a child of fork() has none of the threads
   Make make;
   PrefetchOptions options;
   std::vector<std::thread> threads;
 
-  std::mutex mutex;
+  internal::Mutex mutex;
   std::condition_variable may_begin, ready;
   std::deque<Slot> slots;  // of the numbers from taken to begun
   int64_t taken = 0, begun = 0, end = 0;
@@ -44,9 +48,9 @@ struct Prefetcher::State {
   }
 
   void work() {
-    std::unique_lock lock(mutex);
+    internal::Lock lock(mutex);
     for (;;) {
-      may_begin.wait(lock, [&] { return over() || room(); });
+      may_begin.wait(lock.native(), [&] { return over() || room(); });
       if (over()) return;
       const int64_t index = begun++;
       ++being_made;
@@ -102,13 +106,21 @@ Prefetcher::Prefetcher(int64_t count, Make make, const PrefetchOptions& options)
   }
 }
 
-Prefetcher::~Prefetcher() { state_->stop(); }
+Prefetcher::~Prefetcher() {
+  if (state_->process == ::getpid())
+    state_->stop();
+  else
+    (void)state_.release();  // what its parent's threads were doing stays as it is
+}
 
 std::shared_ptr<void> Prefetcher::next() {
   State& s = *state_;
-  std::unique_lock lock(s.mutex);
+  if (s.process != ::getpid())
+    throw_invalid("[prefetch] process " + std::to_string(::getpid()) +
+                  " is a child of the one that made it, and has none of its threads: make one here");
+  internal::Lock lock(s.mutex);
   if (s.taken >= s.end) return nullptr;
-  s.ready.wait(lock, [&] { return !s.slots.empty() && s.slots.front().done; });
+  s.ready.wait(lock.native(), [&] { return !s.slots.empty() && s.slots.front().done; });
   State::Slot& first = s.slots.front();
   if (first.error) std::rethrow_exception(first.error);
   if (!first.item) return nullptr;

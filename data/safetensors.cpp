@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "core/tensor/creation.h"
 #include "data/safetensors_header.h"
 #include "data/safetensors_writer.h"
@@ -56,7 +57,7 @@ Tensor upcast(const std::byte* from, const Shape& shape) {
 }  // namespace
 
 struct Safetensors::Views {
-  std::mutex mutex;
+  internal::Mutex mutex;
   std::map<std::string, Tensor> made;
 };
 

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "core/base/call_frame.h"
+#include "core/base/mutex.h"
 #include "core/graph/construction_scope.h"
 #include "nn/module.h"
 
@@ -13,7 +14,7 @@ namespace troupe::nn {
 namespace {
 
 struct Live {
-  std::mutex mutex;
+  internal::Mutex mutex;
   std::map<Module*, uint64_t, std::less<>> modules;  // to their numbers
   struct Entry {
     Module* module;

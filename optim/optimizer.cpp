@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/mutex.h"
 #include "core/graph/copy_on_write.h"
 #include "core/graph/inplace_write.h"
 #include "core/graph/node.h"
@@ -27,7 +28,7 @@ const ops::Op kTakeOver{.name = "take_over_"};
 
 // The update of that kind.
 const ops::Op& update_op(const char* kind) {
-  static std::mutex mutex;
+  static internal::Mutex mutex;
   static std::map<std::string, ops::Op> known;
   std::lock_guard lock(mutex);
   const auto [it, fresh] = known.try_emplace(std::string(kind) + "_");

@@ -153,8 +153,8 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
     WorkerId to;
   };
   std::atomic<uint64_t> joint_calls_{0};
-  std::recursive_mutex spawn_mutex_;  // spawns leave in the order of their numbers
-  mutable Mutex mutex_;               // no handle is let go and nothing is sent while it is held
+  internal::RecursiveMutex spawn_mutex_;  // spawns leave in the order of their numbers
+  mutable Mutex mutex_;                   // no handle is let go and nothing is sent while it is held
   actors::Worker* worker_ TROUPE_GUARDED_BY(mutex_);
   bool detached_ TROUPE_GUARDED_BY(mutex_) = false;
   OwnerTable owner_ TROUPE_GUARDED_BY(mutex_);

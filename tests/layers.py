@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that every file includes only its own layer and those that CMakeLists.txt allows, that vendor headers stay in
 their homes and out of our headers, that no file is a pile, that members that give references say what temporaries give, that nothing
-depends on the locale, that a header holds something of its name, and that a class lies in at most two .cpp files. (docs_names.py knows whether paths in comments exist.)
+depends on the locale or hangs children of fork(), that a header holds something of its name, and that a class lies in at most two .cpp files. (docs_names.py knows whether paths in comments exist.)
 
     layers.py [ROOT]       prints violations as file:line; exit code 1 if there are any
     layers.py --self-test  plants one violation of each kind and checks that it is found
@@ -49,6 +49,9 @@ ELSEWHERE = {
 LOCALE = re.compile(r"\b(strto(?:d|f|ld)|sto(?:d|f|ld)|atof|[vfs]*scanf|is(?:alpha|alnum|digit|space|upper|lower|print|punct|cntrl|graph|xdigit)"
                     r"|to(?:upper|lower)|setlocale|localeconv|strftime|put_time|imbue)\s*\(|printf\(.*%[-+ #0-9.*]*[aefgAEFG]")
 LOCALE_OF_TERMINAL = "tools/repl/prompt.cpp"  # what libedit edits is in its encoding
+# A child of fork() that waits for one of these would hang, where another thread of its parent held it: Mutex and RecursiveMutex end it.
+MUTEX = re.compile(r"\bstd::(?:recursive_|timed_|recursive_timed_|shared_|shared_timed_)?mutex\b|\bpthread_(?:mutex|rwlock)_t\b")
+MUTEX_HOMES = ("core/base/mutex.h", "core/base/fork.h", "core/base/fork.cpp")
 # How a header names what it declares; a word of the header's name has to be among them.
 NAMES = (re.compile(r"^\s*(?:class|struct|union|enum(?: class)?|concept|namespace)\s+(?:\[\[\w+\]\]\s*|TROUPE_\w+(?:\(\))? )?(?:\w+::)*(\w+)", re.M),
          re.compile(r"\busing\s+(\w+)\s*="), re.compile(r"#define (\w+)"), re.compile(r"\b(k[A-Z]\w*)\s*[{=\[;]"),
@@ -197,6 +200,8 @@ def violations(root):
                 found.append(f"{path}:{number}: {match[1]}() gives a reference into a temporary: write `const&`, and what `&&` gives")
             if path.split("/")[0] not in FREE and path != LOCALE_OF_TERMINAL and (match := LOCALE.search(line)):
                 found.append(f"{path}:{number}: {match[0].rstrip('( ')} depends on the locale; use std::from_chars, fmt or core/base/ascii.h")
+            if path.split("/")[0] not in FREE and path not in MUTEX_HOMES and (match := MUTEX.search(line.partition("//")[0])):
+                found.append(f"{path}:{number}: {match[0]} hangs children of fork(); use Mutex or RecursiveMutex of core/base/mutex.h")
             if match := INCLUDE.match(line):
                 kind, header = match.groups()
                 if wrong := wrong_include(path, kind, header, table):
@@ -245,6 +250,7 @@ BAD = {
     "nn/temporary.h": "class Temporary {\n  const Shape& shape() const { return s; }\n",
     "nn/cut_c.cpp": "template <class T>\nconst Cut::Part& Cut::c() const {\n",
     "nn/locale.cpp": "  const double x = std::strtod(text, nullptr);\n",
+    "nn/mutex.cpp": "  std::mutex mutex_;\n",
     "nn/comma.cpp": '  std::printf("%ld of %.2f", n, x);\n',
 }
 

@@ -76,7 +76,7 @@ void EndWatch::start() {
 }
 
 void EndWatch::watch() {
-  std::unique_lock lock(mutex_);
+  internal::Lock lock(mutex_);
   bool said = false;
   while (!over_) {
     const auto now = SteadyClock::now();
@@ -86,7 +86,7 @@ void EndWatch::watch() {
       say_what_runs();
     }
     const auto next = said ? end_at_ : end_at_ ? std::min(say_at_, end_at_) : say_at_;
-    next ? (void)wake_.wait_until(lock, *next) : wake_.wait(lock);
+    next ? (void)wake_.wait_until(lock.native(), *next) : wake_.wait(lock.native());
   }
 }
 

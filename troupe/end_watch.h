@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "actors/worker/worker.h"
+#include "core/base/mutex.h"
 
 namespace troupe {
 
@@ -40,7 +41,7 @@ class EndWatch {
 
   const std::string who_;
   const Duration patience_;
-  mutable std::mutex mutex_;
+  mutable internal::Mutex mutex_;
   std::vector<internal::actors::Worker*> workers_;  // until they go
   std::vector<std::weak_ptr<Cell>> cells_;          // from then on
   std::condition_variable wake_;

@@ -12,7 +12,9 @@
 #include <thread>
 
 #include "actors/cluster/quiesce.h"
+#include "core/base/fork.h"
 #include "core/base/log.h"
+#include "core/base/mutex.h"
 #include "core/base/thread.h"
 #include "data/checkpoint_files.h"
 #include "net/rendezvous.h"
@@ -55,6 +57,7 @@ struct Job::Parts {
                     std::to_string(options_.keep) + " stay; expected 0 or more, and 1 or more");
   }
   ~Parts() {
+    if (!options_.dir.empty()) end_refused_child("the end of a job");  // it has not the thread that writes
     leave();
     finish_writing();
   }
@@ -100,7 +103,8 @@ struct Job::Parts {
   internal::JobWorkers workers_{cluster_};
   const Checkpoints options_;
   const std::string name_;
-  std::string dir_;  // with the name
+  std::string dir_;                            // with the name
+  std::optional<RefuseChildren> only_parent_;  // writes to the folder
   std::optional<datasets::CheckpointFolder> folder_;
   int64_t total_ = 0, first_ = 0, step_ = 0;
   bool begun_ = false, resumed_ = false, repeat_ = true;  // the last: steps made again have their bits
@@ -115,7 +119,7 @@ struct Job::Parts {
   std::thread writer_;
   int64_t writing_step_ = 0;  // what it writes
 
-  std::mutex mutex_;  // guards what follows
+  internal::Mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   Committer committer_;
   std::optional<Error> why_;      // of what went wrong last
@@ -128,11 +132,13 @@ struct Job::Parts {
 
 int64_t Job::Parts::begin(int64_t total) {
   if (begun_) throw_invalid("[job] it has had its loop: a second one takes a Job with a name of its own");
+  check_process("job");
   begun_ = true;
   driver_thread_ = std::this_thread::get_id();
   total_ = total;
   if (options_.dir.empty()) return 0;
   dir_ = internal::job_folder(options_.dir, name_);
+  only_parent_.emplace();
   folder_.emplace(dir_);
   const auto steps = datasets::committed_steps(dir_);
   if (!steps.empty() && !options_.resume && internal::restarts() == 0)
@@ -159,6 +165,7 @@ int64_t Job::Parts::begin(int64_t total) {
 
 void Job::Parts::ended(int64_t step) {
   if (options_.dir.empty()) return;
+  check_process("job");
   Duration pause;
   {
     std::lock_guard lock(mutex_);
@@ -438,8 +445,8 @@ std::string Job::Parts::newest() const {
 
 // Until nothing is written any more, or the last step is to be saved.
 void Job::Parts::wait() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return settle_next_ || committer_.state() == Committer::State::idle; });
+  internal::Lock lock(mutex_);
+  changed_.wait(lock.native(), [&] { return settle_next_ || committer_.state() == Committer::State::idle; });
 }
 
 // ---- the interface

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "core/base/log.h"
+#include "core/base/mutex.h"
 #include "core/base/thread.h"
 #include "data/checkpoint_files.h"
 #include "nn/module.h"
@@ -27,7 +28,7 @@ using actors::ActorCell;
 // What all actors of a worker answer to one message.
 struct Gathered {
   explicit Gathered(size_t count) : missing(count) {}
-  std::mutex mutex;
+  internal::Mutex mutex;
   size_t missing;
   std::optional<Error> failure;
   JobActors actors;
@@ -172,7 +173,7 @@ class SavedActors {
   }
 
   const datasets::Checkpoint checkpoint_;
-  std::mutex mutex_;
+  internal::Mutex mutex_;
   std::map<std::pair<std::string, bool>, std::vector<PartOwner>> families_;
 };
 

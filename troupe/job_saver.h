@@ -8,6 +8,7 @@
 #include "actors/cell/extension.h"
 #include "actors/worker/worker.h"
 #include "autograd/distributed/optim/owned_state.h"
+#include "core/base/mutex.h"
 #include "troupe/job_messages.h"
 #include "troupe/snapshot_room.h"
 
@@ -43,9 +44,9 @@ class JobSaver final : public actors::Extension {
 
   actors::Worker& worker_;
   const std::string dir_;
-  std::mutex mutex_;
+  internal::Mutex mutex_;
   Snapshot taken_;
-  std::mutex thread_mutex_;  // of those below
+  internal::Mutex thread_mutex_;  // of those below
   std::thread thread_;
   bool stopped_ = false;
 };

@@ -12,6 +12,7 @@
 
 #include "core/base/fork.h"
 #include "core/base/log.h"
+#include "core/base/mutex.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/standard_output.h"
 #include "core/base/thread.h"
@@ -82,7 +83,7 @@ class Signals {
   std::atomic<bool> ending_{false}, granted_{false};
   std::atomic<int> received_{0};
   SteadyClock::time_point first_{};  // of the thread
-  std::mutex mutex_;
+  internal::Mutex mutex_;
   std::function<void()> f_;
   std::thread thread_;
 };
@@ -122,6 +123,7 @@ int drive(Cluster& cluster, Signals& signals, EndWatch& watch, const std::functi
       driver(cluster);
     } catch (const internal::RehearsalEnd&) {  // of its job
     }
+    end_refused_child("the end of the driver's function");  // it has nothing to say for its parent
     flush_output();
     internal::net::say_done();
     if (!interrupted) cluster.shutdown({.timeout = shutdown_timeout});
@@ -129,6 +131,8 @@ int drive(Cluster& cluster, Signals& signals, EndWatch& watch, const std::functi
     internal::net::say_done();
   } catch (...) {
     const Error e = current_error();
+    if (in_refused_child()) complain("w0", e.what());
+    end_refused_child("the end of the driver's function");
     // After a signal other errors are its consequences. Not a shutdown's: other workers that were told to end
     // with it may have made `troupe run` send the signal.
     if (!interrupted || e.kind() == ErrorKind::deadline) complain("w0", e.what());
@@ -264,6 +268,7 @@ namespace {
 
 // Where there is no memory for a handful of bytes, nothing can be told to anybody, but the reason still can.
 [[noreturn]] void terminate() {
+  end_refused_child("std::terminate()");  // a thread that only its parent has, for instance
   try {
     if (const auto exception = std::current_exception()) std::rethrow_exception(exception);
     complain(process_name,

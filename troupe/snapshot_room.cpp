@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 
+#include "core/base/mutex.h"
 #include "core/memory/backend.h"
 #include "core/memory/finite_memory.h"
 #include "core/memory/pinned_buffer.h"
@@ -12,7 +13,7 @@ namespace troupe::internal {
 namespace {
 
 // Workers of a process take their snapshots at one time.
-std::mutex rooms;
+internal::Mutex rooms;
 std::vector<std::pair<Device, size_t>> counted;  // by all of them
 
 size_t& entry(std::vector<std::pair<Device, size_t>>& of, Device device) {

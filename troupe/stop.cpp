@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "core/base/standard_output.h"
 #include "net/rendezvous.h"
 #include "troupe/stop_request.h"
@@ -18,7 +19,7 @@
 namespace troupe {
 namespace {
 
-std::mutex stop_mutex;  // of who begins and ends to listen
+internal::Mutex stop_mutex;  // of who begins and ends to listen
 std::atomic<int> listeners{0};
 bool signals_are_taken = false;  // by launch()
 bool handled_int = false, handled_term = false;

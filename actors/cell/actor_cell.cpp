@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "actors/cell/suspension.h"
+#include "core/base/fork.h"
 #include "core/graph/node.h"
 
 namespace troupe::internal::actors {
@@ -102,6 +103,7 @@ void ActorCell::post(std::function<void()> job, DispatchTarget where, const char
                    std::optional<CurrentActivity::Scope> activity;
                    if (what) activity.emplace(self->activity_, what, nullptr, self->host_.clock.now());
                    job();
+                   end_refused_child(self->label_.c_str());  // one that it forked
                  }),
                  where);
 }

@@ -5,6 +5,7 @@
 #include "actors/cell/actor_cell.h"
 #include "actors/cell/suspension.h"
 #include "actors/cell/this_call.h"
+#include "core/base/fork.h"
 #include "core/base/log.h"
 #include "core/base/mutex.h"
 #include "core/graph/copy_on_write.h"
@@ -130,6 +131,8 @@ void Invocation::threw(Error error) {
 void Invocation::complete(Value value) { complete(Result<Value>(std::move(value))); }
 
 void Invocation::complete(Result<Value> result) {
+  // A child that the method forked, and that comes back from it: the answer is its parent's.
+  end_refused_child(cell_ ? cell_->method_label(method_).c_str() : "a service");
   const uint8_t before = state_.fetch_or(kCompleted);
   if (before & kCompleted) return;
   if (before & kListed) listed_in_->remove(from_, call_.id, *this);
@@ -199,10 +202,12 @@ void Invocation::run() {
     Actor& actor = cell_->object();
     cell_->method(method_).invoke(actor, *this);
   } catch (...) {
+    end_refused_child(cell_->method_label(method_).c_str());
     if ((call_.id && !call_.no_result) || call_.store_as)
       cell_->failure_heard();  // its answer tells, or what is kept
     threw(current_error());
   }
+  end_refused_child(cell_->method_label(method_).c_str());
   if (call_.notify_start && !(state_ & kCompleted)) host_.notify_started(from_, call_.id);
   cell_->note_duration(method_, host_.clock.now() - start);
 }

@@ -240,7 +240,7 @@ class Worker final : public net::Events {
   LateArguments late_arguments_;
   ParkedPackets parked_;
   net::TensorWays* ways_ = nullptr;
-  std::recursive_mutex late_order_;  // late calls leave in the order of their numbers
+  internal::RecursiveMutex late_order_;  // late calls leave in the order of their numbers
   std::unordered_map<WorkerId, uint64_t> late_numbers_;
   std::atomic<int64_t> arguments_sent_{0}, arguments_passed_on_{0};
   std::shared_ptr<Canceller> canceller_;

@@ -65,7 +65,10 @@ Context::Context(internal::actors::Worker& worker)
       id_(engine_.contexts().create()),
       scope_(with_context(worker, id_)) {}
 
-Context::~Context() { (void)engine_.contexts().release(id_, false); }
+Context::~Context() {
+  if (in_refused_child()) return;  // it is the parent's
+  (void)engine_.contexts().release(id_, false);
+}
 
 Future<void> Context::end() { return engine_.contexts().release(id_, true); }
 

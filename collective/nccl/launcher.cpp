@@ -10,12 +10,14 @@
 #include <cstring>
 #include <mutex>
 
+#include "core/base/mutex.h"
+
 namespace troupe::internal::collective {
 
 namespace {
 
 std::atomic<const DeviceLibrary*> the_library = nullptr;
-std::mutex host_mutex;
+internal::Mutex host_mutex;
 std::string& the_host() {
   static auto* host = new std::string;
   return *host;

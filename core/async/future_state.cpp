@@ -4,7 +4,9 @@
 #include <iterator>
 #include <string>
 
+#include "core/base/fork.h"
 #include "core/base/log.h"
+#include "core/base/mutex.h"
 
 namespace troupe {
 
@@ -101,13 +103,13 @@ void FutureCore::run_now(void* function, FutureCallback::Run run) {
   }
 }
 
-std::unique_lock<std::mutex> FutureCore::begin_completion() {
+std::unique_lock<internal::Mutex> FutureCore::begin_completion() {
   std::unique_lock lock(mutex);
   if (ready.is_set()) lock.unlock();
   return lock;
 }
 
-void FutureCore::completed(std::unique_lock<std::mutex> lock) {
+void FutureCore::completed(std::unique_lock<internal::Mutex> lock) {
   ready.set();
   const auto waiting = std::exchange(callbacks_, {});
   Source done = std::exchange(source_, {});
@@ -124,6 +126,7 @@ void FutureCore::run(const std::vector<Callback>& callbacks) {
     } catch (...) {
       log_thrown_by_callback();
     }
+    end_refused_child("a callback of a future");  // one that it forked, and that comes back from it
   }
 }
 
@@ -176,6 +179,7 @@ bool FutureCore::has_one_asker() {
 }
 
 void FutureCore::give_up() {
+  if (in_refused_child()) return;  // the call is the parent's
   Source unwanted;
   {
     std::lock_guard lock(mutex);

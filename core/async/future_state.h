@@ -13,6 +13,7 @@
 #include "core/async/result.h"
 #include "core/base/call_frame.h"
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 
 namespace troupe {
 
@@ -84,7 +85,7 @@ class FutureCore {
  public:
   explicit FutureCore(const ResultType& type) : type_(type) {}
 
-  std::mutex mutex;
+  internal::Mutex mutex;
   Ready ready;                       // the result is there, and can be read without the lock
   std::atomic<uint32_t> writers{0};  // promises that can still complete it
   std::atomic<uint32_t> readers{0};
@@ -104,9 +105,9 @@ class FutureCore {
   /// With which the call ended, as far as it is known here; null: well.
   const Error* error() const { return ready.is_set() ? type_.error(*this) : nullptr; }
   /// Locks, for who brings the result; unlocked if it is there.
-  std::unique_lock<std::mutex> begin_completion();
+  std::unique_lock<internal::Mutex> begin_completion();
   /// The result has been written, under the lock: lets who waits know.
-  void completed(std::unique_lock<std::mutex> lock);
+  void completed(std::unique_lock<internal::Mutex> lock);
   void wait_for_source(Source next);
   void give_up();
   /// What it waits for, to be looked at and not to be ended; nothing once the result is there.

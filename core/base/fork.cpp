@@ -1,8 +1,11 @@
 #include "core/base/fork.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <string>
 
 #include "core/base/error.h"
@@ -20,10 +23,10 @@ void in_child() {
 
 std::string refusal(const char* what) {
   return "[" + std::string(what) + "] process " + std::to_string(::getpid()) +
-         " is a child that fork() made while its parent was a worker: it has none of the parent's threads, "
-         "and "
-         "what it sent would be taken for the parent's. Call exec or _exit() in the child, fork before "
-         "launch(), or start workers with `troupe run`";
+         " is a child that fork() made while its parent was a worker, or had a job with checkpoints: it has "
+         "none "
+         "of the parent's threads, and what it sent or wrote would be taken for the parent's. Call exec or "
+         "_exit() in the child, fork before launch(), or start workers with `troupe run`";
 }
 
 }  // namespace
@@ -45,5 +48,32 @@ void end_refused_child(const char* what) {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
   ::_exit(1);
 }
+
+namespace {
+
+// Threads of the parent are none of this process. Before a thread notes that it has a mutex there is a
+// moment.
+template <class M>
+bool stays_held(M& mutex, int& unknown) {
+  constexpr int kMoment = 100'000;
+#ifdef __GLIBC__
+  const int holder = __atomic_load_n(&mutex.native_handle()->__data.__owner, __ATOMIC_RELAXED);
+  if (holder != 0) return ::syscall(SYS_tgkill, ::getpid(), holder, 0) != 0 && errno == ESRCH;
+#endif
+  return ++unknown > kMoment;
+}
+
+template <class M>
+void lock_unless_it_stays_held(M& mutex) {
+  constexpr const char* kWhat = "a lock that a thread of its parent held";
+  if (internal::taken_as_held && internal::taken_as_held()) end_refused_child(kWhat);
+  for (int unknown = 0; !mutex.try_lock(); ::sched_yield())
+    if (stays_held(mutex, unknown)) end_refused_child(kWhat);
+}
+
+}  // namespace
+
+void internal::lock_in_child(std::mutex& mutex) { lock_unless_it_stays_held(mutex); }
+void internal::lock_in_child(std::recursive_mutex& mutex) { lock_unless_it_stays_held(mutex); }
 
 }  // namespace troupe

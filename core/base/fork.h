@@ -1,6 +1,7 @@
 // A child of fork() has its parent's memory and connections and none of its threads: it is told so.
 #pragma once
 #include <atomic>
+#include <mutex>
 
 namespace troupe {
 
@@ -31,4 +32,15 @@ inline void check_process(const char* what) {
 /// parent: there, writes why to stderr and ends the process with exit code 1.
 void end_refused_child(const char* what);
 
+namespace internal {
+
+/// Of a child that is refused, for core/base/mutex.h: takes a mutex that a thread of its own holds, or
+/// nobody. One that was held by a thread of the parent when that forked stays so for good: then it ends the
+/// process as end_refused_child().
+void lock_in_child(std::mutex& mutex);
+void lock_in_child(std::recursive_mutex& mutex);
+/// For tests: asked before each mutex that such a child takes, whether to take it as one that stays held.
+inline constinit bool (*taken_as_held)() = nullptr;
+
+}  // namespace internal
 }  // namespace troupe

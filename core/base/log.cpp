@@ -10,6 +10,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "core/base/mutex.h"
 #include "core/base/repeats.h"
 
 namespace troupe::internal::log {
@@ -59,7 +60,7 @@ void write(Level level, const std::string& text) {
 struct Counted;
 Counted& counted();
 struct Counted {
-  std::mutex mutex;
+  internal::Mutex mutex;
   std::map<Level, Repeats> repeats;
   std::unordered_set<std::string> once;
   Counted() {

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "core/base/mutex.h"
 #include "core/cuda/runtime.h"
 
 namespace troupe::cuda {
@@ -122,7 +123,7 @@ class Pool {
     }
   }
 
-  std::mutex mutex_;
+  internal::Mutex mutex_;
   std::array<std::vector<void*>, 64> free_;  // by size
   std::vector<Leaving> leaving_;
   Events events_;  // that nobody uses

@@ -5,6 +5,7 @@
 
 #include "core/base/call_frame.h"
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 
 namespace troupe::cuda {
 namespace {
@@ -17,7 +18,7 @@ constexpr size_t kSharedWithoutAsking = 48 << 10;
 struct StreamState {
   std::atomic<cudaStream_t> stream = nullptr;
   std::atomic<uint64_t> count = 1;  // of pieces of work that were put on it
-  std::mutex mutex;                 // of what follows
+  internal::Mutex mutex;            // of what follows
   struct Record {
     cudaEvent_t event = nullptr;
     uint64_t covers = 0;  // the count when it was recorded
@@ -31,7 +32,7 @@ struct StreamState {
 // The pool and streams of a device. They are made at its first use and never destroyed: tensors may outlive
 // main.
 struct State {
-  std::mutex mutex;
+  internal::Mutex mutex;
   std::atomic<bool> ready = false;
   cudaMemPool_t pool = nullptr;
   StreamState streams[kDeviceStreams];

@@ -3,11 +3,13 @@
 #include <atomic>
 #include <unordered_map>
 
+#include "core/base/mutex.h"
+
 namespace troupe {
 namespace {
 
 struct KeptHooks {
-  std::mutex mutex;
+  internal::Mutex mutex;
   std::unordered_map<const TensorImpl*, std::vector<Node::Hook>> of;
 };
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/mutex.h"
 #include "core/base/small_vector.h"
 #include "core/memory/ref.h"
 #include "core/tensor/tensor.h"
@@ -100,7 +101,7 @@ Tensor leaf_without_elements(const Shape& shape, const TensorOptions& options);
 struct AutogradMeta {
   bool requires_grad = false;
   Tensor grad;
-  std::mutex mutex;                   // guards accumulator
+  internal::Mutex mutex;              // guards accumulator
   Accumulate* accumulator = nullptr;  // not owned: the graph owns it
 };
 

@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "core/base/call_frame.h"
+#include "core/base/mutex.h"
 #include "core/base/type_name.h"
 
 namespace troupe {
@@ -10,7 +11,7 @@ namespace {
 
 // Never destroyed: objects may be static.
 struct LiveStatefuls {
-  std::mutex mutex;
+  internal::Mutex mutex;
   Stateful *first = nullptr, *last = nullptr;
 };
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "core/graph/node.h"
 #include "core/graph/saved_tensor.h"
 #include "core/tensor/creation.h"
@@ -174,7 +175,7 @@ void refresh_view_history(TensorImpl& t) {
         "[view] this view was asked for its history after its base, or another view of it, was written "
         "in place with grad mode on; " +
         why_not_written(t.origin));
-  static std::mutex mutex;  // threads may share a view that they only read
+  static internal::Mutex mutex;  // threads may share a view that they only read
   std::lock_guard lock(mutex);
   if (t.history_version.load(std::memory_order_relaxed) == version) return;
   auto step = make_ref<RegionStep>("AsStrided", Region(*t.base, t), &Region::scatter);

@@ -12,12 +12,14 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/mutex.h"
+
 namespace troupe {
 namespace {
 
 constexpr size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-std::mutex open_mutex;
+internal::Mutex open_mutex;
 std::atomic<Arena*> opened{nullptr};  // never destroyed
 std::atomic<bool> left_to_parent{false};
 // Of `opened`, for has(): the address is compared without a look at the object.

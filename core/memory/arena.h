@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/mutex.h"
 #include "core/memory/pages.h"
 
 namespace troupe {
@@ -50,9 +51,9 @@ class Arena {
 
   // Around fork(), for the allocator: a child finds no lock taken, and copies of the blocks that are in use.
   /// `unused`: blocks that were taken and hold nothing, with their sizes.
-  void before_fork(std::vector<std::pair<std::byte*, size_t>> unused);
-  void after_fork_in_parent();
-  void after_fork_in_child();
+  void before_fork(std::vector<std::pair<std::byte*, size_t>> unused) TROUPE_AROUND_FORK;
+  void after_fork_in_parent() TROUPE_AROUND_FORK;
+  void after_fork_in_child() TROUPE_AROUND_FORK;
 
  private:
   Arena(int fd, int read_only, std::byte* base, size_t bytes);
@@ -61,7 +62,7 @@ class Arena {
   const int fd_, read_only_;
   std::byte* const base_;
   const size_t bytes_;
-  mutable std::mutex mutex_;
+  mutable internal::Mutex mutex_;
   std::map<size_t, size_t> free_;  // ranges without pages by offset; no two of them touch
   std::atomic<bool> huge_{true};   // until the system refuses huge pages
   ForkCopies copies_;              // while a fork() is in progress

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/mutex.h"
 #include "core/base/out_of_memory.h"
 #include "core/memory/arena.h"
 #include "core/memory/free_lists.h"
@@ -149,7 +150,7 @@ class SharedBlocks {
   }
 
   // Around fork(): a child finds the lists whole, and blocks of the arena are no longer among them.
-  void before_fork() {
+  void before_fork() TROUPE_AROUND_FORK {
     mutex_.lock();
     Arena* arena = Arena::of_process();
     if (!arena) return;
@@ -159,12 +160,12 @@ class SharedBlocks {
         if (Arena::has(b.p)) unused.emplace_back(static_cast<std::byte*>(b.p), c.size);
     arena->before_fork(std::move(unused));
   }
-  void after_fork_in_parent() {
+  void after_fork_in_parent() TROUPE_AROUND_FORK {
     Arena* arena = Arena::of_process();
     mutex_.unlock();
     if (arena) arena->after_fork_in_parent();
   }
-  void after_fork_in_child() {
+  void after_fork_in_child() TROUPE_AROUND_FORK {
     if (Arena* arena = Arena::of_process()) {
       arena->after_fork_in_child();
       for (Class& c : classes_)
@@ -202,7 +203,7 @@ class SharedBlocks {
     return nullptr;
   }
 
-  std::mutex mutex_;
+  internal::Mutex mutex_;
   Class classes_[64 * 4 + 4];
   size_t cached_ = 0;
   uint64_t system_allocations_ = 0;
@@ -259,7 +260,7 @@ struct ThreadBlocks {
 
 // All threads' blocks, for the sums over them.
 struct Threads {
-  std::mutex mutex;
+  internal::Mutex mutex;
   std::vector<ThreadBlocks*> all;
   std::atomic<int64_t> in_use{0};  // of threads that have ended
 };

@@ -5,11 +5,13 @@
 #include <mutex>
 #include <vector>
 
+#include "core/base/mutex.h"
+
 namespace troupe {
 namespace {
 
 struct Lenders {
-  std::mutex mutex;
+  internal::Mutex mutex;
   std::vector<std::shared_ptr<Lender>> all;
   std::atomic<bool> any{false};
 };

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <mutex>
 
+#include "core/base/mutex.h"
 #include "core/memory/backend.h"
 #include "core/memory/ref.h"
 
@@ -27,7 +28,7 @@ class StreamUses : public RefCounted {
  private:
   void wait_for_all(StreamId waiting);
 
-  std::mutex mutex_;
+  internal::Mutex mutex_;
   const Device device_;
   StreamId home_;         // the only one that has written
   uint64_t mark_ = 0;     // of home_'s work; 0: it may have worked with the bytes since

@@ -3,6 +3,7 @@
 
 #include "core/base/call_frame.h"
 #include "core/base/log.h"
+#include "core/base/mutex.h"
 #include "core/graph/node.h"
 #include "net/sim/sim_connection.h"
 
@@ -46,7 +47,7 @@ std::string over_limits(const Message& m, const Limits& limits) {
   return {};
 }
 
-void SimConnection::schedule(std::unique_lock<std::mutex> lock, TimePoint when) {
+void SimConnection::schedule(std::unique_lock<internal::Mutex> lock, TimePoint when) {
   if (node_->world().virtual_time) {
     lock.unlock();
     node_->world().at(when, [self = shared_from_this()] { self->deliver_next(); });

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/mutex.h"
 #include "net/sim/world.h"
 
 namespace troupe::internal::net::sim {
@@ -67,7 +68,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   SimConnection(std::shared_ptr<SimNode> node, std::shared_ptr<SimNode> peer_node);
   bool push(InboxItem item, TimePoint when, bool overtake, bool check_room);
   bool push_over_link(InboxItem item, bool check_room);
-  void schedule(std::unique_lock<std::mutex> lock, TimePoint when);
+  void schedule(std::unique_lock<internal::Mutex> lock, TimePoint when);
   bool deliver_next();
   void deliver_in_order(InboxItem item);
   void dispatch(InboxItem item);
@@ -86,7 +87,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   uint64_t last_sent_ = 0, last_delivered_ = 0;  // numbers of messages, on the one thread of virtual time
   std::map<uint64_t, InboxItem> early_;          // by number
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable internal::Mutex mutex_;  // guards what follows
   State state_ = State::open;
   std::string why_;         // of the end
   bool announced_ = false;  // on_accepted ran, or the future of connect() was completed

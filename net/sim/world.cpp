@@ -226,19 +226,19 @@ void World::expire(uint64_t number) {
 }
 
 void World::watch_deadlines() {
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   while (!stopped_) {
     const auto earlier = [](const Waiter& a, const Waiter& b) { return a.deadline < b.deadline; };
     const auto first = std::min_element(waiting_.begin(), waiting_.end(), earlier);
     if (first == waiting_.end()) {
-      waiting_changed_.wait(lock);
+      waiting_changed_.wait(lock.native());
     } else if (first->deadline <= clock().now()) {
       const auto number = first->number;
       lock.unlock();
       expire(number);
       lock.lock();
     } else {
-      waiting_changed_.wait_until(lock, TimePoint(first->deadline));
+      waiting_changed_.wait_until(lock.native(), TimePoint(first->deadline));
     }
   }
 }

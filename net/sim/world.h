@@ -14,6 +14,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/generator.h"
+#include "core/base/mutex.h"
 #include "net/sim/network.h"
 #include "net/transport.h"
 
@@ -84,7 +85,7 @@ class SimNode : public std::enable_shared_from_this<SimNode> {
   TransportOptions options_;
   Events& events_;
   std::atomic<uint32_t> gate_{0};
-  mutable std::mutex mutex_;  // guards what follows
+  mutable internal::Mutex mutex_;  // guards what follows
   PeerInfo self_;
   SentCounts sent_{};
   bool leaving_ = false;
@@ -175,7 +176,7 @@ class World : public std::enable_shared_from_this<World> {
 
   ManualClock manual_;
   std::atomic<uint64_t> ids_{0};
-  mutable std::mutex mutex_;  // guards what follows
+  mutable internal::Mutex mutex_;  // guards what follows
   Generator random_;
   Faults faults_;
   std::vector<Event> events_;

@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "core/base/log.h"
+#include "core/base/mutex.h"
 #include "net/socket/connection/socket_connection.h"
 #include "net/socket/establish/connector.h"
 #include "net/socket/establish/listener.h"
@@ -92,7 +93,7 @@ class SocketTransport final : public Transport {
   }
 
   const std::shared_ptr<Reactor> core_;
-  std::mutex mutex_;
+  internal::Mutex mutex_;
   std::vector<std::weak_ptr<ListenPoint>> points_;
   std::vector<std::weak_ptr<Connector>> connectors_;
 };

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "core/cuda/runtime.h"
 
 namespace troupe::ops::on_cuda {
@@ -55,7 +56,7 @@ const CublasLt& CublasLt::get() {
 
 cublasLtHandle_t cublas_handle(Device device) {
   constexpr size_t kMostDevices = 64;
-  static auto& mutex = *new std::mutex;
+  static auto& mutex = *new troupe::internal::Mutex;
   static auto& handles = *new std::array<cublasLtHandle_t, kMostDevices>{};
   const CublasLt& lt = CublasLt::get();
   cuda::use(device);

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "core/cuda/runtime.h"
 #include "core/tensor/creation.h"
 #include "ops/cuda/cublas_lt.h"
@@ -66,7 +67,7 @@ class Plans {
   }
 
  private:
-  std::mutex mutex_;
+  troupe::internal::Mutex mutex_;
   std::unordered_map<Key, Plan, HashOfKey> plans_;
 };
 

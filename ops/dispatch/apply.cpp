@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/base/fork.h"
 #include "core/graph/partial_node.h"
 #include "core/graph/saved_tensor.h"
 #include "core/tensor/creation.h"
@@ -56,11 +57,13 @@ Tensors upcast(const Op& op, std::span<const Tensor> all) {
 class SpinLock {
  public:
   void lock() {
-    while (taken_.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
+    for (int spins = 0; taken_.exchange(true, std::memory_order_acquire); std::this_thread::yield())
+      if (++spins > kMoment) end_refused_child("a lock that a thread of its parent held");
   }
   void unlock() { taken_.store(false, std::memory_order_release); }
 
  private:
+  static constexpr int kMoment = 100'000;  // for others to go on; those of a parent are not in its child
   std::atomic<bool> taken_{false};
 };
 

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 
 namespace troupe::ops {
 namespace {
@@ -41,7 +42,7 @@ void register_kernel(const Op& op, Device::Kind kind, Kernel* kernel, Kernel* ac
   if (!op.shape) refuse(name + " has no shape rule: views and compositions need no kernel");
   if (is_taken(op)) refuse("there is an operator named " + name + " already: choose another name");
   if (name.ends_with("_")) refuse("names that end with _, as " + name + ", are kept for updates");
-  static std::mutex mutex;
+  static troupe::internal::Mutex mutex;
   static auto* const entries = new std::deque<KernelEntry>();  // never freed: operators may run at the end
   std::lock_guard lock(mutex);
   if (op.kernels.on[i].load() || std::count(all_ops().begin(), all_ops().end(), &op))

@@ -9,6 +9,7 @@
 
 #include "autograd/distributed/context.h"
 #include "core/async/future_combinators.h"
+#include "core/base/mutex.h"
 #include "parallel/data/replica.h"
 #include "parallel/pipeline/driver_loss.h"
 #include "parallel/pipeline/micro_batch.h"
@@ -99,7 +100,7 @@ struct Pipeline::LastReport {
     std::lock_guard lock(mutex);
     report = std::move(last);
   }
-  std::mutex mutex;
+  internal::Mutex mutex;
   StepReport report;
 };
 

@@ -6,6 +6,7 @@
 
 #include "actors/cell/this_call.h"
 #include "actors/worker/worker.h"
+#include "core/base/mutex.h"
 #include "core/codec/keep.h"
 #include "core/graph/node.h"
 
@@ -57,7 +58,7 @@ struct ServerBase::Bell {
     }
     rung.set();
   }
-  std::mutex mutex;
+  internal::Mutex mutex;
   Promise<void> promise;
 };
 

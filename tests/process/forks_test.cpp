@@ -34,13 +34,36 @@ TEST_CASE("a child that fork() makes of a worker is refused in words, and its pa
 }
 
 TEST_CASE("a child that goes on as its parent does is ended, and its parent goes on") {
+  for (const bool alone : {true, false})
+    for (const std::string how : {"returns", "throws"}) {
+      Process job(forks(how, alone));
+      const int code = job.exit_code();
+      INFO(job.output << job.errors);
+      CHECK(code == 0);
+      CHECK_THAT(job.output, Contains("the child's end 1") && Contains("parent 4"));
+      CHECK_THAT(job.errors, Contains("is a child that fork() made"));
+      if (how == "throws") CHECK_THAT(job.errors, Contains("the child's own"));
+    }
+}
+
+TEST_CASE("children that are forked while other threads hold locks end in words, whichever these are") {
   for (const bool alone : {true, false}) {
-    Process job(forks("returns", alone));
-    const int code = job.exit_code();
-    INFO(job.output << job.errors);
+    Process busy(forks("busy", alone));
+    const int code = busy.exit_code();
+    INFO(busy.output << busy.errors);
     CHECK(code == 0);
-    CHECK_THAT(job.output, Contains("the child's end 1") && Contains("parent 4"));
-    CHECK_THAT(job.errors, Contains("is a child that fork() made"));
+    CHECK_THAT(busy.output, Contains("ended 200 of 200") && Contains("parent 4"));
+    CHECK_THAT(busy.errors, Contains("is a child that fork() made"));
+    Process locked(forks("locked", alone));  // each lock of such a child in its turn
+    CHECK(locked.exit_code() == 0);
+    INFO(locked.output << locked.errors);
+    int64_t locks = 0, ended = 0;
+    const size_t at = locked.output.find("locks ");
+    REQUIRE(at != std::string::npos);
+    CHECK(std::sscanf(locked.output.c_str() + at, "locks %ld, ended %ld", &locks, &ended) == 2);
+    CHECK(locks > 10);
+    CHECK(ended == locks);
+    CHECK_THAT(locked.errors, Contains("a lock that a thread of its parent held"));
   }
 }
 
@@ -51,6 +74,22 @@ TEST_CASE("a child that is forked before the cluster has one of its own") {
     INFO(job.output << job.errors);
     CHECK(code == 0);
     CHECK_THAT(job.output, Contains("child 3") && Contains("parent 4"));
+  }
+}
+
+TEST_CASE("a child that a method forks, and that comes back from it, ends, and the answer is the parent's") {
+  for (const bool alone : {true, false}) {
+    Process job(forks("methods", alone));
+    const int code = job.exit_code();
+    INFO(job.output << job.errors);
+    CHECK(code == 0);
+    for (const std::string where : {"w0", "w1"})
+      for (const std::string what :
+           {"constructor", "returns", "throws", "blocks", "begins", "goes_on", "calls_back", "tell"})
+        CHECK_THAT(job.output, Contains(where + " " + what + " 1\n"));
+    CHECK_THAT(job.output, Contains("parent 4"));
+    CHECK_THAT(job.errors, Contains("Forker::returns on w1") && Contains("is a child that fork() made"));
+    CHECK(job.nothing_left());
   }
 }
 

@@ -200,8 +200,8 @@ void Reactor::shut_down() {
   const TimePoint deadline = now() + kShutDown;
   for (const auto& c : connections()) c->close("the transport was shut down");
   {
-    std::unique_lock lock(mutex_);
-    removed_.wait_until(lock, deadline, [&] { return connections_.empty(); });
+    Lock lock(mutex_);
+    removed_.wait_until(lock.native(), deadline, [&] { return connections_.empty(); });
   }
   upkeep.stop();  // fails what is still connecting by posting to delivery
   delivery.post([this] {

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/base/mutex.h"
 #include "net/protocol/handshake.h"
 #include "net/socket/connection/socket_options.h"
 #include "net/socket/loop/event_loop.h"
@@ -101,7 +102,7 @@ class Reactor : public std::enable_shared_from_this<Reactor> {
   const std::optional<TlsContext> tls_;
   std::atomic<bool> noted_plain_{false};
   Events& events_;
-  mutable std::mutex mutex_;
+  mutable internal::Mutex mutex_;
   std::condition_variable removed_;
   std::unordered_map<SocketConnection*, std::shared_ptr<SocketConnection>> connections_;
   SentCounts sent_{};  // on those that have ended
@@ -118,7 +119,7 @@ class Reactor : public std::enable_shared_from_this<Reactor> {
   TimePoint last_came_{};
   bool busy_ = false;  // the last message came soon after the one before
 
-  std::mutex warn_mutex_;
+  internal::Mutex warn_mutex_;
   TimePoint warn_window_{};
   int warned_ = 0;
   uint64_t suppressed_ = 0;

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/async/waiting.h"
+#include "core/base/mutex.h"
 #include "net/socket/connection/frame_reader.h"
 #include "net/socket/connection/reactor.h"
 #include "net/socket/connection/write_queue.h"
@@ -132,7 +133,7 @@ class SocketConnection final : public Connection,
   std::atomic<size_t> queued_{0};
   std::atomic<int64_t> last_heard_;  // ns of the clock; stored by delivery
 
-  mutable std::mutex mutex_;
+  mutable internal::Mutex mutex_;
   Stream stream_;  // reading is under read_mutex_ alone
   State state_ = State::open;
   std::optional<Error> reason_;  // set once closing, or broken by this side
@@ -152,7 +153,7 @@ class SocketConnection final : public Connection,
   std::shared_ptr<ExportedBlocks> exported_;       // offered, and not declined
   std::atomic<ExportedBlocks*> exports_{nullptr};  // exported_, accepted
 
-  std::mutex read_mutex_;                    // before mutex_; callbacks run under it
+  internal::Mutex read_mutex_;               // before mutex_; callbacks run under it
   std::unique_ptr<ImportedArena> imported_;  // before the readers, which use it
   FrameReader reader_, ring_frames_;
   uint32_t expected_ = 0;  // number of the next message

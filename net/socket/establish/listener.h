@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 
+#include "core/base/mutex.h"
 #include "net/socket/establish/handshake_link.h"
 
 namespace troupe::internal::net {
@@ -34,7 +35,7 @@ class ListenPoint : public std::enable_shared_from_this<ListenPoint> {
 
   std::shared_ptr<Reactor> core_;
   Address address_;
-  std::mutex mutex_;  // of fd_ and watch_
+  internal::Mutex mutex_;  // of fd_ and watch_
   Fd fd_;
   uint64_t watch_ = 0;
   dev_t device_ = 0;  // of the socket file, so that only ours is removed

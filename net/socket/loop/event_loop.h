@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/clock.h"
+#include "core/base/mutex.h"
 #include "net/socket/loop/fd.h"
 
 namespace troupe::internal::net {
@@ -57,7 +58,7 @@ class EventLoop {
 
   Fd epoll_, event_;
   std::function<bool()> idle_;
-  std::mutex mutex_;
+  internal::Mutex mutex_;
   std::vector<Task> tasks_;
   std::map<std::pair<TimePoint, uint64_t>, Task> timers_;
   std::unordered_map<uint64_t, TimePoint> timer_times_;

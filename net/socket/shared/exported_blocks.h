@@ -17,6 +17,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/base/mutex.h"
 #include "core/memory/lent.h"
 #include "net/message.h"
 #include "net/socket/loop/fd.h"
@@ -84,7 +85,7 @@ class ExportedBlocks final : public Lender {
   const Fd table_fd_, lease_;
   Fd receivers_lease_;
   const size_t most_;
-  mutable std::mutex mutex_;
+  mutable internal::Mutex mutex_;
   std::vector<uint32_t> free_, out_;  // slots, of those that have been used
   Storages lent_;                     // by slot
   size_t lent_bytes_ = 0;

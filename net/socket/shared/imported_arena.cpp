@@ -11,6 +11,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/mutex.h"
 #include "core/memory/pages.h"
 #include "net/socket/shared/exported_blocks.h"
 #include "net/socket/shared/shared_memory.h"
@@ -71,17 +72,17 @@ class ImportedArena::Mapping final : public Lender, public std::enable_shared_fr
   // table nor lease, which are the parent's.
   static bool handle_forks() {
     static const int registered = ::pthread_atfork(
-        [] {
+        []() TROUPE_AROUND_FORK {
           all().mutex.lock();
           for (Mapping* m : all().mappings) m->before_fork();
         },
-        [] {
+        []() TROUPE_AROUND_FORK {
           size_t refused = 0;
           for (Mapping* m : all().mappings) refused += m->after_fork_in_parent();
           all().mutex.unlock();
           warn_of_child_without(refused);
         },
-        [] {
+        []() TROUPE_AROUND_FORK {
           for (Mapping* m : all().mappings) m->after_fork_in_child();
           all().mutex.unlock();
         });
@@ -90,7 +91,7 @@ class ImportedArena::Mapping final : public Lender, public std::enable_shared_fr
 
  private:
   struct All {
-    std::mutex mutex;
+    internal::Mutex mutex;
     std::vector<Mapping*> mappings;
   };
   // Never destroyed: tensors may outlive main.
@@ -155,17 +156,17 @@ class ImportedArena::Mapping final : public Lender, public std::enable_shared_fr
     return true;
   }
 
-  void before_fork() {
+  void before_fork() TROUPE_AROUND_FORK {
     mutex_.lock();
     if (!table_) return;  // ordinary pages
     for (const Run& r : runs_held()) copies_.add(base_ + r.begin, r.end - r.begin);
   }
-  size_t after_fork_in_parent() {
+  size_t after_fork_in_parent() TROUPE_AROUND_FORK {
     const size_t refused = copies_.drop();
     mutex_.unlock();
     return refused;
   }
-  void after_fork_in_child() {
+  void after_fork_in_child() TROUPE_AROUND_FORK {
     if (table_) {
       std::vector<Run> runs = runs_held();
       if (copies_.move_over(base_, bytes_, PROT_READ)) runs_ = std::move(runs);
@@ -178,7 +179,7 @@ class ImportedArena::Mapping final : public Lender, public std::enable_shared_fr
 
   std::byte* const base_;
   const size_t bytes_;
-  mutable std::mutex mutex_;
+  mutable internal::Mutex mutex_;
   std::shared_ptr<ExportTable> table_;  // null: detached
   Fd lease_;
   std::vector<Held> held_;  // by slot

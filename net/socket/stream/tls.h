@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/mutex.h"
 #include "net/encryption.h"
 #include "net/protocol/handshake.h"
 
@@ -89,7 +90,7 @@ class TlsLink {
   const std::string host_;
   const bool by_certificates_;
   const uint64_t records_per_key_;
-  std::mutex mutex_;  // of all below, but for what only the reader, or the writer, uses
+  internal::Mutex mutex_;  // of all below, but for what only the reader, or the writer, uses
   std::unique_ptr<ssl_st, Free> link_;
   std::vector<std::byte> out_;  // encrypted, and in the socket up to sent_
   size_t sent_ = 0;

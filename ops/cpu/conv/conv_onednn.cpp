@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "core/tensor/creation.h"
 #include "ops/cpu/conv/conv_kernels.h"
 #include "ops/cpu/loops/parallel_for.h"
@@ -186,7 +187,7 @@ class Plans {
     std::list<Key>::iterator place;
   };
   static constexpr size_t kMost = 256;
-  std::mutex mutex_;
+  troupe::internal::Mutex mutex_;
   std::list<Key> order_;  // used last first
   std::map<Key, Entry> plans_;
 };

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 
+#include "core/base/mutex.h"
 #include "core/tensor/tensor.h"
 
 namespace troupe::ops {
@@ -70,7 +71,7 @@ class PackedWeights {
     uint32_t version;
     std::shared_ptr<on_cpu::PackedMatrix> plain, transposed;
   };
-  mutable std::mutex mutex_;
+  mutable troupe::internal::Mutex mutex_;
   std::map<Key, Weight> weights_;
 };
 

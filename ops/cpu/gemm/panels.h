@@ -5,6 +5,7 @@
 #include <optional>
 #include <thread>
 
+#include "core/base/mutex.h"
 #include "core/tensor/creation.h"
 
 namespace troupe::ops::on_cpu {
@@ -70,7 +71,7 @@ class PackedMatrix {
   }
 
  private:
-  mutable std::mutex mutex_;
+  mutable troupe::internal::Mutex mutex_;
   std::optional<Panels<float>> tiles_, strips_;
 };
 

@@ -15,6 +15,7 @@
 #include "core/base/error.h"
 #include "core/base/fork.h"
 #include "core/base/log.h"
+#include "core/base/mutex.h"
 #include "core/base/thread.h"
 #include "ops/cpu/loops/level.h"
 #include "ops/dispatch/threads.h"
@@ -34,7 +35,7 @@ struct Job {
   int64_t pieces;
   bool back = turn_around();
   std::atomic<int64_t> next{0};
-  std::mutex mutex;
+  troupe::internal::Mutex mutex;
   std::exception_ptr error;
 
   void work() {
@@ -121,7 +122,7 @@ class Pool {
     }
   }
 
-  std::mutex in_use_, mutex_;
+  troupe::internal::Mutex in_use_, mutex_;
   int started_ = 0;     // under in_use_, as is most_
   int most_ = 1 << 20;  // what the system allows
   Job* job_ = nullptr;  // under mutex_, as is wanted_

@@ -4,11 +4,12 @@
 #include <mutex>
 
 #include "actors/worker/worker.h"
+#include "core/base/mutex.h"
 
 namespace troupe::parallel {
 
 struct StatisticsBook {
-  std::mutex mutex;
+  internal::Mutex mutex;
   std::map<std::string, StalenessStatistics> of;  // by server
 };
 
