@@ -77,7 +77,10 @@ void BatchNorm2d::move(const Tensor& mean, const Tensor& var, double by) {
   NoGradGuard off;
   num_batches_tracked.add_(1);
   const double share = momentum_ ? *momentum_ : 1 / num_batches_tracked.item();
-  ops::lerp_(running_mean, mean, share);
+  if (mean.dtype() == running_mean.dtype())
+    ops::lerp_(running_mean, mean, share);
+  else
+    running_mean.copy_(ops::lerp(running_mean.to(mean.dtype()), mean, share));
   ops::mul_(running_var, 1 - share);
   ops::add_(running_var, var, share * by);
 }

@@ -107,7 +107,8 @@ Tensor cut_quotient(const Tensor& a, const Tensor& b) { return trunc(div(a, b));
 
 // The quotient is constant between its jumps.
 template <Tensor quotient(const Tensor&, const Tensor&)>
-Op rest(const char* name, const char* text) {
+Op rest(const char* name, const char* text, Tensor with_number(const Tensor&, Scalar),
+        Tensor of_number(Scalar, const Tensor&) = nullptr) {
   return {.name = name,
           .inputs = "input other",
           .text = text,
@@ -121,6 +122,8 @@ Op rest(const char* name, const char* text) {
             return out;
           },
           .promotes = Promotion::common,
+          .with_number = with_number,
+          .of_number = of_number,
           .samples = two_apart};
 }
 
@@ -138,20 +141,26 @@ const Op kAdd{.name = "add",
               },
               .widens_bool = true,
               .promotes = Promotion::common,
+              .with_number = add,
+              .of_number = [](Scalar a, const Tensor& b) { return add(b, a); },
               .samples = two_any};
 
-const Op kSub{.name = "sub",
-              .inputs = "input other",
-              .text = "The difference of two tensors that broadcast.",
-              .shape = sub_spec,
-              .gradient = [](const Backward& b) -> Tensors {
-                Tensors out(2);
-                if (b.needs(0)) out[0] = sum_to(b.grads[0], b.shape(0));
-                if (b.needs(1)) out[1] = neg(sum_to(b.grads[0], b.shape(1)));
-                return out;
-              },
-              .promotes = Promotion::common,
-              .samples = two_any};
+const Op kSub{
+    .name = "sub",
+    .inputs = "input other",
+    .text = "The difference of two tensors that broadcast.",
+    .shape = sub_spec,
+    .gradient = [](const Backward& b) -> Tensors {
+      Tensors out(2);
+      if (b.needs(0)) out[0] = sum_to(b.grads[0], b.shape(0));
+      if (b.needs(1)) out[1] = neg(sum_to(b.grads[0], b.shape(1)));
+      return out;
+    },
+    .promotes = Promotion::common,
+    .function = [](std::span<const Tensor> in, const Attrs&) -> Tensors { return {sub(in[0], in[1])}; },
+    .with_number = sub,
+    .of_number = sub,
+    .samples = two_any};
 
 const Op kMul{.name = "mul",
               .inputs = "input other",
@@ -167,6 +176,8 @@ const Op kMul{.name = "mul",
               },
               .widens_bool = true,
               .promotes = Promotion::common,
+              .with_number = mul,
+              .of_number = [](Scalar a, const Tensor& b) { return mul(b, a); },
               .samples = two_any};
 
 const Op kDiv{.name = "div",
@@ -184,6 +195,8 @@ const Op kDiv{.name = "div",
                 return out;
               },
               .promotes = Promotion::floating,
+              .with_number = div,
+              .of_number = div,
               .samples = two_far_from_zero};
 
 // At exponent 0 the power is constant; at base 0 and exponent >= 0 the logarithm is taken as 0.
@@ -205,25 +218,29 @@ const Op kPow{.name = "pow",
                 return out;
               },
               .promotes = Promotion::common,
+              .with_number = pow,
+              .of_number = pow,
               .samples = two_positive};
 
 const Op kMaximum = extremum<true>("maximum", "The larger one of each two elements.");
 const Op kMinimum = extremum<false>("minimum", "The smaller one of each two elements.");
 
-const Op kAtan2{.name = "atan2",
-                .inputs = "input other",
-                .text = "The angle of each point (other, input), in (-pi, pi].",
-                .shape = floating_binary,
-                .saves_inputs = 0b11,
-                .gradient = [](const Backward& b) -> Tensors {
-                  const Tensor &y = b.in[0], &x = b.in[1], &g = b.grads[0];
-                  Tensors out(2);
-                  if (b.needs(0)) out[0] = sum_to(angle_share(g, x, y, x), b.shape(0));
-                  if (b.needs(1)) out[1] = neg(sum_to(angle_share(g, y, y, x), b.shape(1)));
-                  return out;
-                },
-                .promotes = Promotion::floating,
-                .samples = two_far_from_zero};
+const Op kAtan2{
+    .name = "atan2",
+    .inputs = "input other",
+    .text = "The angle of each point (other, input), in (-pi, pi].",
+    .shape = floating_binary,
+    .saves_inputs = 0b11,
+    .gradient = [](const Backward& b) -> Tensors {
+      const Tensor &y = b.in[0], &x = b.in[1], &g = b.grads[0];
+      Tensors out(2);
+      if (b.needs(0)) out[0] = sum_to(angle_share(g, x, y, x), b.shape(0));
+      if (b.needs(1)) out[1] = neg(sum_to(angle_share(g, y, y, x), b.shape(1)));
+      return out;
+    },
+    .promotes = Promotion::floating,
+    .function = [](std::span<const Tensor> in, const Attrs&) -> Tensors { return {atan2(in[0], in[1])}; },
+    .samples = two_far_from_zero};
 
 // As in PyTorch, the result requires a gradient, and there is none.
 const Op kFloorDivide{.name = "floor_divide",
@@ -234,15 +251,18 @@ const Op kFloorDivide{.name = "floor_divide",
                         throw_invalid("[floor_divide] has no gradient; detach() its inputs or its result");
                       },
                       .promotes = Promotion::common,
+                      .with_number = floor_divide,
+                      .of_number = floor_divide,
                       .samples = []() -> std::vector<Sample> {
                         const Tensor by = tensor({2, -3, -2, 4});
                         return {{{tensor({5, -4, 7, -9}), by}}, {{tensor({{5}, {-4}}), by}}};
                       }};
 
 const Op kRemainder = rest<floor_quotient>(
-    "remainder", "The rest of the quotient that is rounded down, with the sign of other.");
+    "remainder", "The rest of the quotient that is rounded down, with the sign of other.", remainder,
+    remainder);
 const Op kFmod =
-    rest<cut_quotient>("fmod", "The rest of the quotient that is cut off, with the sign of input.");
+    rest<cut_quotient>("fmod", "The rest of the quotient that is cut off, with the sign of input.", fmod);
 
 const Op kAddScalar{.name = "add_scalar",
                     .text = "The sum of a tensor and a number.",
@@ -323,32 +343,6 @@ Tensor atan2(const Tensor& y, const Tensor& x) {
 Tensor floor_divide(const Tensor& a, const Tensor& b) { return apply1(kFloorDivide, {a, b}); }
 Tensor remainder(const Tensor& a, const Tensor& b) { return apply1(kRemainder, {a, b}); }
 Tensor fmod(const Tensor& a, const Tensor& b) { return apply1(kFmod, {a, b}); }
-
-namespace {
-
-Tensor scaled(const char* op, const Tensor& a, const Tensor& b, Scalar alpha) {
-  if (alpha == Scalar(1) || !a.defined() || !b.defined()) return b;
-  if (alpha.is_floating() && !is_floating(result_type(a, b)))
-    throw_invalid(fmt::format("[{}] alpha must be an integer for {} and {}, got {}", op, a.summary(),
-                              b.summary(), alpha.str()));
-  return mul(b, alpha);
-}
-
-// value b; without a step of its own for 1.
-Tensor times(const Tensor& b, Scalar value) { return value.to<double>() == 1 ? b : mul(b, value); }
-
-}  // namespace
-
-Tensor add(const Tensor& a, const Tensor& b, Scalar alpha) { return add(a, scaled("add", a, b, alpha)); }
-Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha) { return sub(a, scaled("sub", a, b, alpha)); }
-Tensor addcmul(const Tensor& a, const Tensor& b, const Tensor& c, Scalar value) {
-  return add(a, mul(times(b, value), c));
-}
-Tensor addcdiv(const Tensor& a, const Tensor& b, const Tensor& c, Scalar value) {
-  return add(a, div(times(b, value), c));
-}
-Tensor lerp(const Tensor& a, const Tensor& b, Scalar weight) { return add(a, mul(sub(b, a), weight)); }
-Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) { return add(a, mul(sub(b, a), weight)); }
 
 Tensor add(const Tensor& a, Scalar value) { return apply1(kAddScalar, {a}, {{"value", value}}); }
 Tensor sub(const Tensor& a, Scalar value) {

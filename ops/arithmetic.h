@@ -30,12 +30,14 @@ Tensor floor_divide(const Tensor& a, const Tensor& b);
 Tensor remainder(const Tensor& a, const Tensor& b);
 Tensor fmod(const Tensor& a, const Tensor& b);
 
-/// a + value b c, and a + value b / c.
+/// a + value b c, and a + value b / c, in the common dtype of all three: halves are rounded once. addcmul is
+/// not for bool, and addcdiv does not divide integers by integers: `invalid`.
 Tensor addcmul(const Tensor& a, const Tensor& b, const Tensor& c, Scalar value = 1);
 Tensor addcdiv(const Tensor& a, const Tensor& b, const Tensor& c, Scalar value = 1);
-/// a + weight (b - a).
-Tensor lerp(const Tensor& a, const Tensor& b, Scalar weight);
-Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight);
+/// a + weight (end - a), of one floating dtype; a weight of 1 gives `end` exactly. A 0-d weight has any
+/// dtype.
+Tensor lerp(const Tensor& a, const Tensor& end, Scalar weight);
+Tensor lerp(const Tensor& a, const Tensor& end, const Tensor& weight);
 
 Tensor add(const Tensor& a, Scalar value);
 Tensor sub(const Tensor& a, Scalar value);

@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 
 #include "core/base/error.h"
 #include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
+#include "ops/dispatch/promote.h"
 #include "ops/dropout.h"
 #include "ops/gradient_rules.h"
 #include "ops/index.h"
@@ -19,7 +21,6 @@
 namespace troupe::ops {
 namespace {
 
-// Shape without its last dimension.
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 Shape without_width(Shape s) {
@@ -27,9 +28,19 @@ Shape without_width(Shape s) {
   return s;
 }
 
+// Logarithms of halves are float32: rounded to 8 bits, one of 8 would be wrong by 3 %, with all weights that
+// are made of it.
+Spec logs_spec(Shape shape, DType of) { return {std::move(shape), compute_dtype(of)}; }
+
+// Of all inputs, or of what halves are computed in.
+void require_one_dtype(const Call& c) {
+  for (const Tensor& t : c.in)
+    if (compute_dtype(t.dtype()) != compute_dtype(c.in[0].dtype())) require_same_dtype(c);
+}
+
 void check_attention(const Call& c, const Tensor& q, const Tensor& k, const Tensor& v) {
   require_floating(c, q);
-  require_same_dtype(c);
+  require_one_dtype(c);
   const Shape &a = q.shape(), &b = k.shape(), &d = v.shape();
   const int r = a.rank();
   bool fits = r >= 2 && b.rank() == r && d.rank() == r && a[r - 1] == b[r - 1] && b[r - 2] == d[r - 2];
@@ -46,7 +57,7 @@ Specs attention_results(const Call& c, size_t first) {
   check_attention(c, c.in[first], c.in[first + 1], c.in[first + 2]);
   Shape out = c.in[first].shape();
   out.back() = c.in[first + 2].shape().back();
-  return {{out, c.in[first].dtype()}, {without_width(out), c.in[first].dtype()}};
+  return {{out, c.in[first].dtype()}, logs_spec(without_width(out), c.in[first].dtype())};
 }
 
 Specs attention_spec(const Call& c) { return attention_results(c, 0); }
@@ -75,7 +86,7 @@ Specs self_attention_results(const Call& c, size_t input) {
   head_width(c, qkv.shape());
   const int64_t batch = qkv.shape()[0], time = qkv.shape()[1];
   return {{{batch, time, qkv.shape()[2] / 3}, qkv.dtype()},
-          {{batch, c.attrs.integer("heads"), time}, qkv.dtype()}};
+          logs_spec({batch, c.attrs.integer("heads"), time}, qkv.dtype())};
 }
 
 Specs self_attention_spec(const Call& c) { return self_attention_results(c, 0); }
@@ -233,9 +244,47 @@ const Op kSelfAttentionGrad{
       return all;
     }};
 
-Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+namespace {
+
+// Leading dimensions broadcast, as in PyTorch.
+std::array<Tensor, 3> in_one_batch(const Tensor& q, const Tensor& k, const Tensor& v) {
+  std::array<Tensor, 3> all{q, k, v};
+  const auto batch = [](const Tensor& t) {
+    return Shape(std::span(t.shape().begin(), static_cast<size_t>(t.dim() - 2)));
+  };
+  for (const Tensor& t : all)
+    if (!t.defined() || t.dim() < 2) return all;  // the checks say which one
+  const Shape b = batch(q), bk = batch(k), bv = batch(v);
+  if (b == bk && b == bv) return all;
+  constexpr const char* kName = "scaled_dot_product_attention";
+  const Shape together = broadcast(broadcast(b, bk, kName), bv, kName);
+  for (Tensor& t : all) {
+    std::vector<int64_t> wide = to_list(together);
+    wide.insert(wide.end(), {t.size(-2), t.size(-1)});
+    t = expand(t, wide);
+  }
+  return all;
+}
+
+// With all scores in memory.
+Tensor attention_of(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double dropout_p,
+                    bool causal) {
+  Tensor scores = scores_of(q, k, scale_of(q), causal);
+  if (mask.defined()) {
+    const Tensor wide = expand(mask, to_list(scores.shape()));
+    scores =
+        wide.dtype() == boolean ? where(wide, scores, -kInfinite) : add(scores, to(wide, scores.dtype()));
+  }
+  const Tensor p = weights_of(scores);
+  return matmul(dropout_p == 0 ? p : dropout(p, dropout_p), v);
+}
+
+}  // namespace
+
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const Tensor& attn_mask, double dropout_p, bool is_causal) {
   const bool masked = attn_mask.defined();
+  const auto [q, k, v] = in_one_batch(query, key, value);
   if (!masked && dropout_p == 0)
     return apply1(kScaledDotProductAttention, {q, k, v}, {{"causal", is_causal}});
   if (masked && is_causal)
@@ -249,19 +298,16 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   for (const Tensor& x : inputs)
     if (!x.defined()) return apply1(kScaledDotProductAttention, {q, k, v});  // says which one
   check_attention({kScaledDotProductAttention, inputs, kCausal}, q, k, v);
-  Tensor scores = scores_of(q, k, scale_of(q), is_causal);
-  if (masked) {
-    const Tensor mask = expand(attn_mask, to_list(scores.shape()));
-    scores =
-        mask.dtype() == boolean ? where(mask, scores, -kInfinite) : add(scores, to(mask, scores.dtype()));
-  }
-  const Tensor p = weights_of(scores);
-  return matmul(dropout_p == 0 ? p : dropout(p, dropout_p), v);
+  return rounded_once(q.dtype(), [&](DType wide) {
+    return attention_of(to(q, wide), to(k, wide), to(v, wide), attn_mask, dropout_p, is_causal);
+  });
 }
 Tensor attention_weights(const Tensor& q, const Tensor& k, bool is_causal) {
   const Tensor inputs[] = {q, k, k};
   check_attention({kScaledDotProductAttention, inputs, kCausal}, q, k, k);
-  return weights_of(scores_of(q, k, scale_of(q), is_causal));
+  return rounded_once(q.dtype(), [&](DType wide) {
+    return weights_of(scores_of(to(q, wide), to(k, wide), scale_of(q), is_causal));
+  });
 }
 Tensor self_attention(const Tensor& qkv, int64_t heads, bool causal) {
   return apply1(kSelfAttention, {qkv}, {{"heads", heads}, {"causal", causal}});

@@ -5,7 +5,7 @@
 namespace troupe::ops {
 
 /// softmax(q k^T / sqrt(width)) v with q [..., time, width], k [..., keys, width], v [..., keys, any],
-/// usually [batch, heads, time, width]; leading dimensions agree. is_causal: query i sees keys 0 to i.
+/// usually [batch, heads, time, width]; leading dimensions broadcast. is_causal: query i sees keys 0 to i.
 /// Strided inputs are read where they are as long as the width lies together. Memory grows with time, not
 /// with its square: scores exist in tiles only (Dao et al. 2022), the backward pass computes them anew.
 /// attn_mask [..., time, keys], broadcast: of bools those that a query sees, else numbers added to the
@@ -23,8 +23,8 @@ Tensor attention_weights(const Tensor& q, const Tensor& k, bool is_causal = fals
 /// Nothing is copied to part the heads or to bring them together again, forward or backward.
 Tensor self_attention(const Tensor& qkv, int64_t heads, bool causal = false);
 
-/// attention also gives the logarithm of each query's sum [..., time], from which the backward pass restores
-/// the weights; self_attention [batch, heads, time].
+/// attention also gives the logarithm of each query's sum [..., time], float32 of halves, from which the
+/// backward pass restores the weights; self_attention [batch, heads, time].
 extern const Op kScaledDotProductAttention, kAttention, kAttentionGrad, kSelfAttention, kSelfAttentionGrad;
 
 }  // namespace troupe::ops

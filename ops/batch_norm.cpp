@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/error.h"
 #include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
 #include "ops/gradient_rules.h"
@@ -39,7 +40,7 @@ Specs train_spec(const Call& c) {
   if (together < 1 || channels % together)
     reject(c, fmt::format("together must divide the {} channels of {}, got {}", channels,
                           c.in[0].shape().str(), together));
-  const Spec statistic{{channels / together}, c.in[0].dtype()};
+  const Spec statistic{{channels / together}, compute_dtype(c.in[0].dtype())};  // as logarithms of attention
   return {like(c.in[0]), statistic, statistic};
 }
 Specs affine_spec(const Call& c) {
@@ -119,9 +120,9 @@ Tensors group_of(const Call& c) {
                           groups));
   const int64_t samples = x.shape()[0], all = samples * channels, size = all ? x.numel() / all : 0;
   const auto of_all = [&](const Tensor& t) { return reshape(expand(t, {samples, channels}), {all}); };
-  const Tensor y = batch_norm_train(reshape(x, {1, all, size}), of_all(c.in[1]), of_all(c.in[2]),
-                                    c.attrs.number("eps"), channels / groups)
-                       .y;
+  const Tensor inputs[] = {reshape(x, {1, all, size}), of_all(c.in[1]), of_all(c.in[2])};
+  const Tensor y = ops::apply(kBatchNormTrain, inputs,
+                              {{"eps", c.attrs.number("eps")}, {"together", channels / groups}})[0];
   return {reshape(y, to_list(x.shape()))};
 }
 
@@ -150,11 +151,16 @@ const Op kBatchNormTrain{
     .saves_inputs = 0b11,
     .saves_outputs = 0b110,
     .gradient = train_gradient,
-    .samples = [] {
-      std::vector<Sample> all = channels(1, {-2, -2});
-      all.push_back({{sample({2, 6, 3}), numbers(6, 1), numbers(6, 2)}, {{"together", 3}}});
-      return all;
-    }};
+    .function = [](std::span<const Tensor> in, const Attrs& a) -> Tensors {
+      BatchNorm all = batch_norm_train(in[0], in[1], in[2], a.number("eps"), a.integer("together"));
+      return {std::move(all.y), std::move(all.mean), std::move(all.var)};
+    },
+    .samples =
+        [] {
+          std::vector<Sample> all = channels(1, {-2, -2});
+          all.push_back({{sample({2, 6, 3}), numbers(6, 1), numbers(6, 2)}, {{"together", 3}}});
+          return all;
+        }};
 
 const Op kBatchNormEval{.name = "batch_norm_eval",
                         .inputs = "input weight bias mean var",
@@ -243,6 +249,7 @@ const Op kChannelMix{.name = "channel_mix",
 
 BatchNorm batch_norm_train(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
                            int64_t together) {
+  if (!(eps > 0)) throw_invalid(fmt::format("[batch_norm_train] eps must be above 0, got {}", eps));
   Tensors all =
       ops::apply(kBatchNormTrain, std::array{x, weight, bias}, {{"eps", eps}, {"together", together}});
   return {std::move(all[0]), std::move(all[1]), std::move(all[2])};

@@ -5,7 +5,7 @@
 namespace troupe::ops {
 
 /// What batch_norm_train computes: y like x; mean and variance (divided by n, not n - 1) of each channel,
-/// [C].
+/// [C], of a bfloat16 or float16 x in float32.
 struct BatchNorm {
   Tensor y, mean, var;
 };
@@ -13,7 +13,7 @@ struct BatchNorm {
 /// x [N, C, ...], weight and bias [C] -> y = (x - mean) / sqrt(var + eps) weight + bias, where mean and var
 /// are those of the batch, over all dimensions but C, and carry gradients too. Sums are taken in float64. Of
 /// no elements (N = 0) mean and var are 0: leave them out of running statistics. together: so many channels,
-/// one after the other, share mean and var, which are [C / together] then.
+/// one after the other, share mean and var, which are [C / together] then. `invalid` unless eps is above 0.
 BatchNorm batch_norm_train(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps = 1e-5,
                            int64_t together = 1);
 

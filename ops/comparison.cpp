@@ -39,6 +39,10 @@ Specs where_spec(const Call& c) {
            c.in[1].dtype()}};
 }
 
+using WithNumber = Tensor(const Tensor&, Scalar);
+
+// A number on the left is compared the other way round.
+template <WithNumber with_number, WithNumber mirrored>
 constexpr Op comparison_op(const char* name, const char* text) {
   return {.name = name,
           .inputs = "input other",
@@ -46,17 +50,19 @@ constexpr Op comparison_op(const char* name, const char* text) {
           .shape = comparison,
           .takes_half = true,
           .promotes = Promotion::common,
+          .with_number = with_number,
+          .of_number = [](Scalar a, const Tensor& b) { return mirrored(b, a); },
           .samples = compared_samples};
 }
 
 }  // namespace
 
-const Op kEq = comparison_op("eq", "Whether the elements of two tensors are equal.");
-const Op kNe = comparison_op("ne", "Whether the elements of two tensors differ.");
-const Op kLt = comparison_op("lt", "Whether the elements of input are smaller.");
-const Op kLe = comparison_op("le", "Whether the elements of input are smaller or equal.");
-const Op kGt = comparison_op("gt", "Whether the elements of input are larger.");
-const Op kGe = comparison_op("ge", "Whether the elements of input are larger or equal.");
+const Op kEq = comparison_op<eq, eq>("eq", "Whether the elements of two tensors are equal.");
+const Op kNe = comparison_op<ne, ne>("ne", "Whether the elements of two tensors differ.");
+const Op kLt = comparison_op<lt, gt>("lt", "Whether the elements of input are smaller.");
+const Op kLe = comparison_op<le, ge>("le", "Whether the elements of input are smaller or equal.");
+const Op kGt = comparison_op<gt, lt>("gt", "Whether the elements of input are larger.");
+const Op kGe = comparison_op<ge, le>("ge", "Whether the elements of input are larger or equal.");
 
 const Op kWhere{.name = "where",
                 .inputs = "condition input other",

@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "ops/arithmetic.h"
+#include "ops/dispatch/promote.h"
 #include "ops/matmul.h"
 #include "ops/reduce.h"
 #include "ops/reshape_ops.h"
@@ -140,7 +141,9 @@ Labelled product(const Labelled& a, const Labelled& b, const Labels& keep,
   }
   for (const Label label : y.labels)
     if (!holds(x.labels, label)) right.push_back(label);
-  const Tensor z = matmul(grouped(x, {batch, left, over}), grouped(y, {batch, over, right}));
+  const DType t = promote_types(x.t.dtype(), y.t.dtype());  // sums of integers are int64
+  const auto alike = [&](const Tensor& one) { return is_floating(t) ? one : to(one, t); };
+  const Tensor z = matmul(alike(grouped(x, {batch, left, over})), alike(grouped(y, {batch, over, right})));
   Labelled out;
   std::vector<int64_t> sizes;
   for (const Labels* group : {&batch, &left, &right})

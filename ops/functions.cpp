@@ -63,14 +63,36 @@ void add_extremum(Table& t, const char* name, All all, Along along, const char* 
 
 void add_logic(Table& t) {
   add(t, "isinf", &isinf, {{"input"}}, "Whether each element is infinite.");
-  add(t, "bitwise_and", &bitwise_and, {{"input"}, {"other"}}, "Whether both of each two bools are true.");
-  add(t, "bitwise_or", &bitwise_or, {{"input"}, {"other"}}, "Whether one of each two bools is true.");
-  add(t, "bitwise_xor", &bitwise_xor, {{"input"}, {"other"}}, "Whether each two bools differ.");
+  const auto of_bools = [&](const char* name, auto f, const char* text) {
+    add(
+        t, name,
+        [f](Operand a, Operand b) {  // they commute
+          if (!std::holds_alternative<Tensor>(a.value)) std::swap(a, b);
+          if (!std::holds_alternative<Tensor>(a.value)) throw_invalid("needs a tensor, got two numbers");
+          return std::visit([&](const auto& other) { return f(std::get<Tensor>(a.value), other); }, b.value);
+        },
+        {{"input"}, {"other"}}, text);
+  };
+  of_bools(
+      "bitwise_and", [](const Tensor& a, const auto& b) { return bitwise_and(a, b); },
+      "Whether both of each two bools are true.");
+  of_bools(
+      "bitwise_or", [](const Tensor& a, const auto& b) { return bitwise_or(a, b); },
+      "Whether one of each two bools is true.");
+  of_bools(
+      "bitwise_xor", [](const Tensor& a, const auto& b) { return bitwise_xor(a, b); },
+      "Whether each two bools differ.");
   add(t, "bitwise_not", &bitwise_not, {{"input"}}, "Whether each bool is false.");
   add(t, "allclose", &allclose,
       {{"input"}, {"other"}, with("rtol", 1e-5), with("atol", 1e-8), with("equal_nan", false)},
       "Whether |input - other| <= atol + rtol |other| everywhere.");
   add(t, "equal", &equal, {{"input"}, {"other"}}, "Whether shape and elements agree.");
+  add(
+      t, "masked_fill",
+      [](Tensor x, Tensor mask, Operand value) {
+        return std::visit([&](const auto& v) { return masked_fill(x, mask, v); }, value.value);
+      },
+      {{"input"}, {"mask"}, {"value"}}, "input, with value where mask is true.");
 }
 
 void add_products(Table& t) {

@@ -87,7 +87,7 @@ Specs scatter_add_spec(const Call& c) {
   if (c.in[0].dtype() != c.in[2].dtype())
     reject(c, fmt::format("inputs differ in dtype: {} and {}; use .to() on one of them", c.in[0].summary(),
                           c.in[2].summary()));
-  return numeric_unary(c);
+  return same_spec(c);
 }
 
 // A part [0] fits all others, as in PyTorch.
@@ -192,9 +192,9 @@ Tensors added_slices(const Call& c) {
     reject(c, fmt::format("alpha must be an integer for {}, got {}", source.summary(), alpha.str()));
   Ints lie(static_cast<size_t>(shape.rank()), 1);
   lie[static_cast<size_t>(dim)] = index.numel();
-  const Tensor sum =
-      scatter_add(reshape(c.in[0], to_list(shape)), dim, expand(reshape(index, lie), to_list(slices)),
-                  reshape(alpha == Scalar(1) ? source : mul(source, alpha), to_list(slices)));
+  const Tensor sum = scatter_add(
+      reshape(c.in[0], to_list(shape)), dim, expand(reshape(index, lie), to_list(slices)),
+      reshape(alpha == Scalar(1) ? source : to(mul(source, alpha), source.dtype()), to_list(slices)));
   return {reshape(sum, to_list(c.in[0].shape()))};
 }
 
@@ -245,6 +245,9 @@ const Op kIndexSelect{
                      {{"dim", dim}, {"size", b.shape(0)[b.shape(0).axis(dim, "index_select")]}})};
     },
     .takes_half = true,
+    .function = [](std::span<const Tensor> in, const Attrs& a) -> Tensors {
+      return {index_select(in[0], a.integer("dim"), in[1])};
+    },
     .samples = []() -> std::vector<Sample> {
       return {{{sample({3, 4}), indices({0, 2, 2}, {3})}},
               {{sample({3, 4}), indices({3, 0}, {2})}, {{"dim", -1}}}};
@@ -293,6 +296,9 @@ const Op kIndexCopy{.name = "index_copy",
                       return out;
                     },
                     .takes_half = true,
+                    .function = [](std::span<const Tensor> in, const Attrs& a) -> Tensors {
+                      return {index_copy(in[0], a.integer("dim"), in[1], in[2])};
+                    },
                     .samples = []() -> std::vector<Sample> {
                       return {{{sample({4, 3}), indices({2, 0}, {2}), sample({2, 3}, -2, 2, 1)}},
                               {{sample({2, 4}), indices({1}, {1}), sample({2, 1}, -2, 2, 1)}, {{"dim", -1}}}};
@@ -310,6 +316,9 @@ const Op kGather{.name = "gather",
                                        b.attrs.integer("dim"), b.in[1], b.grads[0])};
                  },
                  .takes_half = true,
+                 .function = [](std::span<const Tensor> in, const Attrs& a) -> Tensors {
+                   return {gather(in[0], a.integer("dim"), in[1])};
+                 },
                  .samples = []() -> std::vector<Sample> {
                    return {{{sample({3, 4}), indices({0, 3, 1, 1, 2, 2}, {3, 2})}, {{"dim", 1}}},
                            {{sample({3, 4}), indices({0, 2, 1}, {1, 3})}, {{"dim", 0}}}};
@@ -327,6 +336,10 @@ const Op kScatterAdd{
       Tensors out{b.grads[0], Tensor(), Tensor()};
       if (b.needs(2)) out[2] = gather(b.grads[0], b.attrs.integer("dim"), b.in[1]);
       return out;
+    },
+    .widens_bool = true,
+    .function = [](std::span<const Tensor> in, const Attrs& a) -> Tensors {
+      return {scatter_add(in[0], a.integer("dim"), in[1], in[2])};
     },
     .samples = []() -> std::vector<Sample> {
       return {
@@ -418,12 +431,29 @@ const Op kOneHot{.name = "one_hot",
                  }};
 
 Tensor embedding(const Tensor& ids, const Tensor& weight) { return apply1(kEmbedding, {ids, weight}); }
-// A 0-d tensor counts as [1], a 0-d index too.
+
+namespace {
+
+// In what follows 0-d tensors count as [1].
+Tensor as_line(const Tensor& x) { return x.defined() && x.dim() == 0 ? reshape(x, {1}) : x; }
+
+// Whether some of them are 0-d and others are not.
+bool mixed_with_0d(std::initializer_list<const Tensor*> all) {
+  bool some = false, others = false;
+  for (const Tensor* t : all) {
+    if (!t->defined() || t->dim() > 1) return false;
+    (t->dim() == 0 ? some : others) = true;
+  }
+  return some && others;
+}
+
+}  // namespace
+
 Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index) {
   if (x.defined() && index.defined() && (x.dim() == 0 || index.dim() == 0)) {
     if (x.dim() == 0 && index.numel() != 1)
       throw_invalid("[index_select] a 0-d tensor takes one index, got " + index.summary());
-    const Tensor y = index_select(x.dim() ? x : reshape(x, {1}), dim, reshape(index, {index.numel()}));
+    const Tensor y = index_select(as_line(x), dim, reshape(index, {index.numel()}));
     return x.dim() ? y : reshape(y, {});
   }
   return apply1(kIndexSelect, {x, index}, {{"dim", dim}});
@@ -432,15 +462,19 @@ Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor
   return apply1(kIndexAdd, {x, index, source}, {{"dim", dim}, {"alpha", alpha}});
 }
 Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
+  if (x.defined() && x.dim() == 0) return reshape(index_copy(as_line(x), dim, index, source), {});
+  if (source.defined() && source.dim() == 0) return index_copy(x, dim, index, as_line(source));
+  if (index.defined() && index.dim() == 0) return index_copy(x, dim, as_line(index), source);
   return apply1(kIndexCopy, {x, index, source}, {{"dim", dim}});
 }
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& index) {
-  if (x.defined() && index.defined() && x.dim() < 2 && index.dim() < 2 && x.dim() != index.dim())
-    return reshape(gather(reshape(x, {x.numel()}), dim, reshape(index, {index.numel()})),
-                   to_list(index.shape()));
+  if (mixed_with_0d({&x, &index}))
+    return reshape(gather(as_line(x), dim, as_line(index)), to_list(index.shape()));
   return apply1(kGather, {x, index}, {{"dim", dim}});
 }
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
+  if (mixed_with_0d({&x, &index, &src}))
+    return reshape(scatter_add(as_line(x), dim, as_line(index), as_line(src)), to_list(x.shape()));
   return apply1(kScatterAdd, {x, index, src}, {{"dim", dim}});
 }
 Tensor cat(const Tensors& tensors, int64_t dim) { return apply(kCat, tensors, {{"dim", dim}})[0]; }

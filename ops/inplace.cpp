@@ -105,8 +105,6 @@ void unary(const char* name, const Tensor& a, Old old, F&& f) {
   update(name, a, {}, old, std::forward<F>(f));
 }
 
-bool is_one(const Scalar& s) { return s.to<double>() == 1; }
-
 Old read_for(const Tensor& other) {
   return other.defined() && other.requires_grad() ? Old::read : Old::forgotten;
 }
@@ -146,7 +144,7 @@ void fill_(const Tensor& a, const Tensor& value) {
 
 void add_(const Tensor& a, const Tensor& b, Scalar alpha) {
   update("add_", a, {&b}, Old::forgotten, kAddInto, {{"alpha", alpha.to<double>()}},
-         [&](const Tensor& x) { return add(x, is_one(alpha) ? b : mul(b, alpha)); });
+         [&](const Tensor& x) { return add(x, b, alpha); });
 }
 void add_(const Tensor& a, Scalar s) {
   update("add_", a, {}, Old::forgotten, kAffine, {{"scale", 1.0}, {"shift", s.to<double>()}},
@@ -154,7 +152,7 @@ void add_(const Tensor& a, Scalar s) {
 }
 void sub_(const Tensor& a, const Tensor& b, Scalar alpha) {
   update("sub_", a, {&b}, Old::forgotten, kAddInto, {{"alpha", -alpha.to<double>()}},
-         [&](const Tensor& x) { return sub(x, is_one(alpha) ? b : mul(b, alpha)); });
+         [&](const Tensor& x) { return sub(x, b, alpha); });
 }
 void sub_(const Tensor& a, Scalar s) {
   update("sub_", a, {}, Old::forgotten, kAffine, {{"scale", 1.0}, {"shift", -s.to<double>()}},

@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
+#include "ops/dispatch/promote.h"
 #include "ops/gradient_rules.h"
 #include "ops/reduce.h"
 #include "ops/unary.h"
@@ -66,6 +67,13 @@ void require_bools(const char* op, const char* instead, const Tensor& a, const T
                                 t->summary(), instead));
 }
 
+// A bool beside x.
+Tensor bool_beside(const char* op, const Tensor& x, const Scalar& b) {
+  if (!b.is_boolean())
+    throw_invalid(fmt::format("[{}] is for bools here, got {}; use true or false", op, b.str()));
+  return x.defined() ? wrapped(b, boolean, x.device()) : x;
+}
+
 void require_one_dtype(const char* op, const Tensor& a, const Tensor& b) {
   if (!a.defined() || !b.defined()) throw_invalid(fmt::format("[{}] got an undefined tensor", op));
   if (a.dtype() != b.dtype())
@@ -79,18 +87,26 @@ const Op kLogicalAnd{.name = "logical_and",
                      .inputs = "input other",
                      .text = "Whether both elements are not 0.",
                      .shape = logical_spec,
+                     .function = [](std::span<const Tensor> in, const Attrs&) -> Tensors {
+                       return {logical_and(in[0], in[1])};
+                     },
                      .samples = two_flags};
 const Op kLogicalOr{.name = "logical_or",
                     .inputs = "input other",
                     .text = "Whether one of two elements is not 0.",
                     .shape = logical_spec,
+                    .function = [](std::span<const Tensor> in, const Attrs&) -> Tensors {
+                      return {logical_or(in[0], in[1])};
+                    },
                     .samples = two_flags};
-const Op kLogicalNot{.name = "logical_not",
-                     .text = "Whether each element is 0.",
-                     .shape = logical_spec,
-                     .samples = []() -> std::vector<Sample> {
-                       return {{{alternating({3, 4})}}};
-                     }};
+const Op kLogicalNot{
+    .name = "logical_not",
+    .text = "Whether each element is 0.",
+    .shape = logical_spec,
+    .function = [](std::span<const Tensor> in, const Attrs&) -> Tensors { return {logical_not(in[0])}; },
+    .samples = []() -> std::vector<Sample> {
+      return {{{alternating({3, 4})}}};
+    }};
 
 const Op kIsnan{.name = "isnan",
                 .text = "Whether each element is NaN.",
@@ -128,6 +144,7 @@ const Op kAllOf{
 const Op kMaskedFill{.name = "masked_fill",
                      .inputs = "input mask",
                      .text = "input, with value where mask is true.",
+                     .internal = true,  // the function also takes a tensor as the value
                      .attrs = {{"value", Scalar(0)}},
                      .compose = filled,
                      .takes_half = true,
@@ -149,6 +166,9 @@ Tensor bitwise_or(const Tensor& a, const Tensor& b) {
 Tensor bitwise_xor(const Tensor& a, const Tensor& b) {
   return require_bools("bitwise_xor", "ne", a, b), ne(a, b);
 }
+Tensor bitwise_and(const Tensor& a, Scalar b) { return bitwise_and(a, bool_beside("bitwise_and", a, b)); }
+Tensor bitwise_or(const Tensor& a, Scalar b) { return bitwise_or(a, bool_beside("bitwise_or", a, b)); }
+Tensor bitwise_xor(const Tensor& a, Scalar b) { return bitwise_xor(a, bool_beside("bitwise_xor", a, b)); }
 Tensor bitwise_not(const Tensor& x) {
   return require_bools("bitwise_not", "logical_not", x, x), logical_not(x);
 }
@@ -183,6 +203,18 @@ Tensor all(const Tensor& x, const IntList& dim, bool keepdim) {
 }
 Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {
   return apply1(kMaskedFill, {x, mask}, {{"value", value}});
+}
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
+  if (!x.defined() || !mask.defined() || !value.defined()) return masked_fill(x, mask, 0);  // says which one
+  if (value.dim() != 0)
+    throw_invalid(
+        fmt::format("[masked_fill] the value must be a number or a 0-d tensor, got {}", value.summary()));
+  if (mask.dtype() != boolean)
+    throw_invalid(
+        fmt::format("[masked_fill] the mask must be bool, got {}; compare it first: .ne(0)", mask.summary()));
+  if (is_narrow_integer(x.dtype()) && value.dtype() != x.dtype())
+    require_fits(value.item<int64_t>(), x.dtype(), "masked_fill");
+  return where(mask, to(value, x.dtype()), x);
 }
 
 }  // namespace troupe::ops

@@ -14,6 +14,10 @@ Tensor bitwise_and(const Tensor& a, const Tensor& b);
 Tensor bitwise_or(const Tensor& a, const Tensor& b);
 Tensor bitwise_xor(const Tensor& a, const Tensor& b);
 Tensor bitwise_not(const Tensor& x);
+/// Of a bool beside the tensor.
+Tensor bitwise_and(const Tensor& a, Scalar b);
+Tensor bitwise_or(const Tensor& a, Scalar b);
+Tensor bitwise_xor(const Tensor& a, Scalar b);
 
 /// Whether |a - b| <= atol + rtol |b| for all elements, which broadcast. Infinities are close to themselves
 /// alone, a NaN to a NaN if equal_nan. `invalid` if the dtypes differ.
@@ -36,6 +40,8 @@ Tensor all(const Tensor& x, const IntList& dim = {}, bool keepdim = false);
 /// x with `value`, in x's dtype, where `mask` (bool) is true; they broadcast. No gradient flows there.
 /// `invalid` if the dtype cannot hold the number (Scalar::fits).
 Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value);
+/// The same with a 0-d tensor, which gets a gradient.
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value);
 
 extern const Op kLogicalAnd, kLogicalOr, kLogicalNot, kIsnan, kIsfinite, kAny, kAllOf, kMaskedFill;
 

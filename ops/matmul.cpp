@@ -184,6 +184,9 @@ const Op kLinear{.name = "linear",
                  .saves_inputs = 0b11,
                  .saves_for = {0b10, 0b01},
                  .gradient = [](const Backward& b) -> Tensors { return linear_gradient(b, b.grads[0]); },
+                 .function = [](std::span<const Tensor> in, const Attrs&) -> Tensors {
+                   return {linear(in[0], in[1], in.size() == 3 ? in[2] : Tensor())};
+                 },
                  .samples = linear_samples};
 
 const Op kLinearRelu{.name = "linear_relu",

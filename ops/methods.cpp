@@ -83,6 +83,9 @@ Tensor TensorMethods::index_copy(int64_t dim, const Tensor& index, const Tensor&
 Tensor TensorMethods::masked_fill(const Tensor& mask, Scalar value) const {
   return ops::masked_fill(self(), mask, value);
 }
+Tensor TensorMethods::masked_fill(const Tensor& mask, const Tensor& value) const {
+  return ops::masked_fill(self(), mask, value);
+}
 Tensor TensorMethods::masked_select(const Tensor& mask) const { return ops::masked_select(self(), mask); }
 Tensor TensorMethods::take(const Tensor& index) const { return ops::take(self(), index); }
 Tensor TensorMethods::where(const Tensor& condition, const Tensor& other) const {

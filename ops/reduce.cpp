@@ -7,6 +7,7 @@
 #include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
 #include "ops/cumulative.h"
+#include "ops/dispatch/promote.h"
 #include "ops/gradient_rules.h"
 #include "ops/index.h"
 #include "ops/nonzero.h"
@@ -312,9 +313,11 @@ Tensor norm(const Tensor& x, Scalar p, const IntList& dim, bool keepdim) {
   if (!x.defined() || (power == 2 && dim.empty() && !keepdim)) return norm(x);
   if (!is_floating(x.dtype()))
     throw_invalid("[norm] needs a floating dtype, got " + x.summary() + "; use .to()");
+  if (is_half(x.dtype()))  // a square or a sum of powers may be beyond it, where the norm is not
+    return rounded_once(x.dtype(), [&](DType wide) { return norm(to(x, wide), p, dim, keepdim); });
   const Tensor size = abs(x);
   if (std::isinf(power)) return power > 0 ? amax(size, dim, keepdim) : amin(size, dim, keepdim);
-  if (power == 0) return sum(to(ne(x, 0), x.dtype()), dim, keepdim);
+  if (power == 0) return sum(where(ne(x, 0), 1, sign(x)), dim, keepdim);  // a count, with a gradient of 0
   if (power == 1) return sum(size, dim, keepdim);
   // Roots have no slope at 0. As in PyTorch the gradient is 0 there, that of an element, where its power is a
   // root, and that of a sum; the second derivative is NaN. t^1.5 has both.

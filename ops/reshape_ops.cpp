@@ -88,6 +88,9 @@ const Op kRoll{
     .attrs = {{"shifts", Ints{}}, {"dims", Ints{}}},
     .compose = rolled,
     .takes_half = true,
+    .function = [](std::span<const Tensor> in, const Attrs& a) -> Tensors {
+      return {roll(in[0], a.ints("shifts"), a.ints("dims"))};
+    },
     .samples = []() -> std::vector<Sample> {
       return {{{sample({3, 4})}, {{"shifts", Ints{1, -2}}, {"dims", Ints{0, -1}}}},
               {{sample({5})}, {{"shifts", Ints{12}}, {"dims", Ints{0}}}},
@@ -193,7 +196,8 @@ Tensors chunk(const Tensor& x, int64_t chunks, int64_t dim) {
 }
 
 Tensor roll(const Tensor& x, const IntList& shifts, const IntList& dims) {
-  if (dims.empty() && shifts.size() == 1 && x.defined() && x.dim() > 0)
+  if (shifts.empty()) refuse("roll", "needs shifts, got []");
+  if (dims.empty() && shifts.size() == 1 && x.defined())
     return reshape(roll(reshape(x, {x.numel()}), shifts, 0), to_list(x.shape()));
   return apply1(kRoll, {x}, {{"shifts", shifts}, {"dims", dims}});
 }

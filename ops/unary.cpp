@@ -49,6 +49,7 @@ const Op kSquare{
     .shape = numeric_unary,
     .saves_inputs = 1,
     .gradient = [](const Backward& b) -> Tensors { return {mul(mul(b.grads[0], 2.0), b.in[0])}; },
+    .function = [](std::span<const Tensor> in, const Attrs&) -> Tensors { return {square(in[0])}; },
     .samples = any};
 const Op kSign{.name = "sign",
                .text = "-1, 0 or 1 of each element.",

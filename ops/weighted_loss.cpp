@@ -7,6 +7,7 @@
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/dispatch/check.h"
+#include "ops/dispatch/promote.h"
 #include "ops/index.h"
 #include "ops/logic.h"
 #include "ops/loss.h"
@@ -75,12 +76,6 @@ Tensor spread_loss(const Tensor& log_p, const Tensor& target, const Tensor& weig
   return reduced(each, reduction, weights_of_rows(weight, target, ignored));
 }
 
-// Of half precision in float32: nothing is summed in fewer digits.
-template <class F>
-Tensor in_float32(const Tensor& x, F&& loss) {
-  return is_half(x.dtype()) ? to(loss(float32), x.dtype()) : loss(x.dtype());
-}
-
 void check_reduction(const char* op, const std::string& reduction) {
   if (reduction != "mean" && reduction != "sum" && reduction != "none")
     throw_invalid(
@@ -94,7 +89,7 @@ Tensor nll_loss(const Tensor& log_p, const Tensor& target, const Tensor& weight,
   if (!weight.defined()) return nll_loss(log_p, target, reduction, ignore_index);
   check_reduction("nll_loss", reduction);
   check_class_weights("nll_loss", log_p, weight);
-  return in_float32(log_p, [&](DType t) {
+  return rounded_once(log_p.dtype(), [&](DType t) {
     return weighted_nll(to(log_p, t), target, to(weight, t), reduction, ignore_index);
   });
 }
@@ -107,7 +102,7 @@ Tensor cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight
   (void)cross_entropy(x.detach(), target, reduction, ignore_index, label_smoothing);  // refuses the rest
   const double picked = 1 - label_smoothing,
                each_class = label_smoothing / static_cast<double>(weight.numel());
-  return in_float32(x, [&](DType t) -> Tensor {
+  return rounded_once(x.dtype(), [&](DType t) -> Tensor {
     const Tensor log_p = log_softmax(to(x, t), classes_dim(x)), w = to(weight, t);
     if (is_floating(target.dtype())) {
       const Tensor wanted = add(mul(to(target, t), picked), each_class);
@@ -137,7 +132,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, c
                                 name(x.dtype()), x.shape().str(), w->summary()));
     refuse_gradient(kName, what, *w);
   }
-  return in_float32(x, [&](DType dtype) {
+  return rounded_once(x.dtype(), [&](DType dtype) {
     const Tensor s = to(x, dtype), t = to(target, dtype);
     Tensor each;
     if (pos_weight.defined()) {

@@ -167,6 +167,49 @@ Arguments sorted(const Known& known, ValueList positional, ValueMap named) {
   return out;
 }
 
+// The dtype in which the inputs that the operator promotes meet.
+DType meeting_type(const ops::Op& op, const ValueList& inputs) {
+  ops::ResultType type;
+  for (size_t i = op.promotes_from; i < inputs.size(); ++i) {
+    if (const auto* t = inputs[i].get_if<Tensor>(); t && t->defined()) type.add(*t);
+    if (const auto n = number_of(inputs[i])) type.add(*n);
+  }
+  return type.get();
+}
+
+// The inputs, with each number as an element of that dtype, where the first tensor is.
+Tensors as_tensors(const Known& known, const ValueList& inputs) {
+  const ops::Op& op = *known.op;
+  const auto first = std::ranges::find_if(inputs, [](const Value& v) {
+    const auto* t = v.get_if<Tensor>();
+    return t && t->defined();
+  });
+  Tensors out;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (const auto* t = inputs[i].get_if<Tensor>()) {
+      out.push_back(*t);
+    } else if (const auto n = number_of(inputs[i])) {
+      const DType dtype = i < op.promotes_from ? n->dtype() : meeting_type(op, inputs);
+      require_fits(*n, dtype, op.name);
+      out.push_back(
+          ops::wrapped(*n, dtype, first == inputs.end() ? Device() : first->get_if<Tensor>()->device()));
+    } else {
+      wrong(known, "takes tensors, got " + inputs[i].describe());
+    }
+  }
+  return out;
+}
+
+// What the operator has for a number beside a tensor; undefined if that is nothing, or the inputs are others.
+Tensor beside_number(const ops::Op& op, const ValueList& inputs) {
+  if (inputs.size() != 2) return {};
+  const auto *a = inputs[0].get_if<Tensor>(), *b = inputs[1].get_if<Tensor>();
+  const auto m = number_of(inputs[0]), n = number_of(inputs[1]);
+  if (a && n && op.with_number) return op.with_number(*a, *n);
+  if (m && b && op.of_number) return op.of_number(*m, *b);
+  return {};
+}
+
 }  // namespace
 
 ValueList run_operator(std::string_view name, ValueList positional, ValueMap named) {
@@ -174,34 +217,16 @@ ValueList run_operator(std::string_view name, ValueList positional, ValueMap nam
   if (it == known().end()) find_entry(operators(), name, "[ops] unknown operator");
   const Known& known = it->second;
   if (known.function) return {(*known.function)(std::move(positional), std::move(named))};
-  const ops::Op* op = known.op;
+  const ops::Op& op = *known.op;
   Arguments arguments = sorted(known, std::move(positional), std::move(named));
-  // A number beside tensors: the operator's own form for that, or an element of the dtype in which they meet.
-  auto& inputs = arguments.inputs;
-  if (inputs.size() == 2 && inputs[0].get_if<Tensor>() && number_of(inputs[1]))
-    if (const ops::Op* with_number = ops::find_op(std::string(name) + "_scalar")) {
-      arguments.attrs.add({with_number->attrs.list()[0].name, *number_of(inputs[1])});
-      inputs.pop_back();
-      op = with_number;
-    }
-  const Tensor* beside = nullptr;
-  for (const Value& v : inputs)
-    if (const auto* t = v.get_if<Tensor>(); t && !beside) beside = t;
-  Tensors tensors;
-  for (Value& v : inputs) {
-    if (auto* t = v.get_if<Tensor>())
-      tensors.push_back(std::move(*t));
-    else if (const auto n = number_of(v))
-      tensors.push_back(tensor(*n, beside && beside->defined() ? ops::result_type(*beside, *n)
-                                   : n->is_floating()          ? float32
-                                                               : n->dtype()));
-    else
-      wrong(known, "takes tensors, got " + v.describe());
-  }
-  Tensors results = ops::apply(*op, tensors, std::move(arguments.attrs));
+  if (Tensor result = beside_number(op, arguments.inputs); result.defined()) return {std::move(result)};
+  const Tensors tensors = as_tensors(known, arguments.inputs);
+  ops::Attrs& attrs = arguments.attrs;
+  Tensors results = op.function ? op.function(tensors, std::move(attrs).complete(op.attrs, op.name))
+                                : ops::apply(op, tensors, std::move(attrs));
   ValueList out;
   for (size_t i = 0; i < results.size(); ++i)
-    if (!(op->nondifferentiable >> i & 1)) out.emplace_back(std::move(results[i]));
+    if (!(op.nondifferentiable >> i & 1)) out.emplace_back(std::move(results[i]));
   return out;
 }
 

@@ -142,6 +142,13 @@ Tensor arange(Scalar start, Scalar end, Scalar step, const TensorOptions& option
                   " there are more numbers than a tensor can have");
   if (start.is_floating() || step.is_floating() || end.is_floating()) {
     const auto count = static_cast<int64_t>(std::ceil(length));
+    if (!is_floating(t)) {  // as many as there would be, of the start and the step without fractions
+      const auto first = start.to<int64_t>(), stride = step.to<int64_t>();
+      if (count)
+        require_fits(std::trunc(from) + static_cast<double>(count - 1) * std::trunc(by), t, "arange");
+      return marked(filled({count}, t, options.device_or(cpu), [&](int64_t i) { return first + i * stride; }),
+                    options);
+    }
     if (count) require_fits(from + static_cast<double>(count - 1) * by, t, "arange");
     return marked(filled({count}, t, options.device_or(cpu),
                          [&](int64_t i) { return from + static_cast<double>(i) * by; }),
@@ -162,6 +169,7 @@ Tensor linspace(double start, double end, int64_t steps, const TensorOptions& op
   if (steps < 0) throw_invalid("[linspace] steps must be at least 0, got " + std::to_string(steps));
   const DType t = options.dtype_or(kDefaultDType);
   for (const double bound : {start, end}) require_fits(bound, t, "linspace");
+  if (!is_floating(t)) start = std::trunc(start), end = std::trunc(end);
   const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0;
   return marked(filled({steps}, t, options.device_or(cpu),
                        [&](int64_t i) {

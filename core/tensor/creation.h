@@ -63,11 +63,13 @@ Tensor full(const Shape& size, Scalar fill_value, const TensorOptions& options =
 Tensor eye(int64_t n, const TensorOptions& options = {});
 Tensor eye(int64_t n, int64_t m, const TensorOptions& options = {});
 /// start, start + step, ... before end: int64 of integers, else float32. `invalid` if step is 0 or leads
-/// away from end.
+/// away from end. Of an integer dtype with fractions among the numbers: as many as without it, from start in
+/// steps of step, both without their fractions, as PyTorch.
 Tensor arange(Scalar end, const TensorOptions& options = {});
 Tensor arange(Scalar start, Scalar end, const TensorOptions& options = {});
 Tensor arange(Scalar start, Scalar end, Scalar step, const TensorOptions& options = {});
-/// So many numbers from start to end, both included, at equal distances.
+/// So many numbers from start to end, both included, at equal distances. Integers: from start and end without
+/// fractions, each number cut, as PyTorch.
 Tensor linspace(double start, double end, int64_t steps, const TensorOptions& options = {});
 
 // Of the size of another tensor, and of its dtype and device where the options do not say.

@@ -64,6 +64,7 @@ class TensorMethods {
   Tensor scatter_add(int64_t dim, const Tensor& index, const Tensor& src) const;
   Tensor index_copy(int64_t dim, const Tensor& index, const Tensor& source) const;
   Tensor masked_fill(const Tensor& mask, Scalar value) const;
+  Tensor masked_fill(const Tensor& mask, const Tensor& value) const;  ///< 0-d
   Tensor masked_select(const Tensor& mask) const;
   Tensor take(const Tensor& index) const;
   Tensor where(const Tensor& condition, const Tensor& other) const;

@@ -61,8 +61,11 @@ void addcdiv(const Call& c, Tensors& out) {
 }
 void lerp(const Call& c, Tensors& out) {
   const double weight = c.attrs.number("weight");
+  if (std::fabs(weight) < 0.5)  // as ops::lerp
+    return update(out[0], c.in[0], c.in[0],
+                  [weight](auto x, auto y, auto) { return x + static_cast<decltype(x)>(weight) * (y - x); });
   update(out[0], c.in[0], c.in[0],
-         [weight](auto x, auto y, auto) { return x + static_cast<decltype(x)>(weight) * (y - x); });
+         [rest = 1 - weight](auto x, auto y, auto) { return y - static_cast<decltype(x)>(rest) * (y - x); });
 }
 void maximum(const Call& c, Tensors& out) {
   update(out[0], c.in[0], c.in[0], [](auto x, auto y, auto) { return x > y || x != x ? x : y; });

@@ -81,7 +81,8 @@ struct Lerp {
   double weight;
   template <class T>
   __device__ T operator()(T x, T y, T) const {
-    return x + static_cast<T>(weight) * (y - x);
+    const bool near_x = weight > -0.5 && weight < 0.5;  // as ops::lerp
+    return near_x ? x + static_cast<T>(weight) * (y - x) : y - static_cast<T>(1 - weight) * (y - x);
   }
 };
 struct Larger {

@@ -134,6 +134,12 @@ struct Op {
   bool widens_bool = false;  ///< so bools, as int64: a result that is not 0 is true
   Promotion promotes = Promotion::none;
   uint8_t promotes_from = 0;  ///< the first input that it is about
+  /// What the function of C++ does more than apply(), for those who call by name (script/operators.h): inputs
+  /// that it converts first, and a number as the second or the first input. Null: nothing, and a number is an
+  /// element of the dtype in which it meets the tensors.
+  Tensors (*function)(std::span<const Tensor> in, const Attrs& attrs) = nullptr;
+  Tensor (*with_number)(const Tensor&, Scalar) = nullptr;
+  Tensor (*of_number)(Scalar, const Tensor&) = nullptr;
   std::vector<Sample> (*samples)() = nullptr;
   FoundKernels kernels = {};
 };

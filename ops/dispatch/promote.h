@@ -37,6 +37,13 @@ inline bool may_differ(const Op& op, std::span<const Tensor> in) {
 /// The inputs in the dtype in which the operator works, by the recorded `to`; empty if they are already.
 Tensors promoted(const Op& op, std::span<const Tensor> in, const Attrs& attrs);
 
+/// f(t), or, of a half t, f(float32) rounded to it: what several operators make is rounded once. f gets the
+/// dtype in which to compute.
+template <class F>
+Tensor rounded_once(DType t, F&& f) {
+  return is_half(t) ? to(f(float32), t) : f(t);
+}
+
 /// 0-d, converted without a check of its range: what PyTorch makes of a number beside a tensor of that dtype.
 Tensor wrapped(const Scalar& number, DType dtype, Device device);
 

@@ -128,6 +128,13 @@ TEST_CASE("batch norm counts parts of a batch as the whole, or forgets them") {
   check_values(parts.running_var, whole.running_var.to_vector<double>());
 }
 
+TEST_CASE("batch norm in half precision moves its statistics by means that are not rounded") {
+  nn::BatchNorm2d norm(1, {.momentum = 0.75, .dtype = bfloat16});
+  norm(tensor({{{{256., 258.}}}}, bfloat16));
+  CHECK(norm.running_mean.item() == 193);  // 0.75 of 257, which bfloat16 does not have
+  CHECK(norm.running_mean.dtype() == bfloat16);
+}
+
 TEST_CASE("batch norm refuses what it cannot train on") {
   nn::BatchNorm2d norm(2);
   CHECK_THAT(text_of([&] { norm(zeros({1, 2, 1, 1})); }), Contains("at least 2 values per channel"));
@@ -136,6 +143,10 @@ TEST_CASE("batch norm refuses what it cannot train on") {
              }),
              Contains("got float32 [4, 3, 2, 2], expected [batch, 2, height, width]"));
   CHECK(norm.num_batches_tracked.item() == 0);
+  nn::BatchNorm2d exact(2, {.eps = 0});
+  CHECK_THAT(text_of([&] { exact(ones({2, 2, 2, 2})); }), Contains("eps must be above 0, got 0"));
+  exact.eval();
+  CHECK(bit_equal(exact(ones({2, 2, 2, 2})).detach(), ones({2, 2, 2, 2})));
   CHECK_THAT(text_of([] { nn::BatchNorm2d(2, {.momentum = 2}); }),
              Contains("momentum must be in [0, 1], got 2"));
 }

@@ -121,6 +121,7 @@ std::vector<Trial> trials() {
           {"lerp", {x(), ones, 1.0}, {}, {2, 3}, {1, 1, 1, 1, 1, 1}},
           {"allclose", {x(), x()}, {}, {}},
           {"equal", {x(), x()}, {}, {}},
+          {"masked_fill", {x(), mask(), tensor(0.0, float64)}, {}, {2, 3}, {3, 1, 2, 0, 0, 0}},
           {"isinf", {x()}, {}, {2, 3}, {0, 0, 0, 0, 0, 0}},
           {"bitwise_and", {mask(), mask()}, {}, {2, 3}, {0, 0, 0, 1, 1, 1}},
           {"bitwise_or", {mask(), mask()}, {}, {2, 3}, {0, 0, 0, 1, 1, 1}},

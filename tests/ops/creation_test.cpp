@@ -45,6 +45,24 @@ TEST_CASE("numbers keep their digits, and what a dtype cannot hold is refused") 
   CHECK_THAT(refusal([] { (void)tensor(1e30).item<int64_t>(); }), Contains("[item]"));
 }
 
+TEST_CASE("ranges of integers that are given by fractions have PyTorch's numbers") {
+  using Ints = std::vector<int64_t>;
+  CHECK(arange(0, 4, 0.5, int64).to_vector<int64_t>() == Ints(8, 0));
+  CHECK(arange(-0.9, 2.1, 2.0, int64).to_vector<int64_t>() == Ints{0, 2});
+  CHECK(arange(0.5, 5, 1, int32).to_vector<int64_t>() == Ints{0, 1, 2, 3, 4});
+  CHECK(arange(5, 1, -1.5, int32).to_vector<int64_t>() == Ints{5, 4, 3});
+  CHECK(arange(0.5, 5, 1, float64).to_vector<double>() == std::vector<double>{0.5, 1.5, 2.5, 3.5, 4.5});
+  const Ints line = linspace(4.3, -3, 50, int64).to_vector<int64_t>();
+  const Ints counts = [&] {
+    Ints out;
+    for (int64_t n = 4; n >= -3; --n) out.push_back(std::count(line.begin(), line.end(), n));
+    return out;
+  }();
+  CHECK(counts == Ints{1, 7, 7, 7, 13, 7, 7, 1});
+  CHECK_THAT(refusal([] { arange(0, 400, 50.5, uint8); }), Contains("[arange] 350"));
+  CHECK_THAT(refusal([] { arange(1e30, 2e30, 1e29, int64); }), Contains("[arange]"));
+}
+
 TEST_CASE("random functions draw what they say, and refuse what has no meaning") {
   Generator g(3);
   const auto dice = ops::randint(1, 7, {6000}, g).to_vector<int64_t>();

@@ -123,7 +123,7 @@ TEST_CASE("pools of 2 x 2 give what the general loop gives, with NaN, infinities
 TEST_CASE("batch statistics stay exact far from zero and over many elements") {
   Tensor x = ops::add(random({64, 2, 64, 64}, float64), 1000.0);
   x = ops::to(x, float32);
-  const auto r = ops::batch_norm_train(x, ones({2}), zeros({2}), 0);
+  const auto r = ops::batch_norm_train(x, ones({2}), zeros({2}));
   const Tensor wide = ops::to(x, float64);
   CHECK(difference(r.mean, ops::to(ops::mean(wide, {0, 2, 3}), float32), 1e-7, 0) == "");
   CHECK(difference(r.var, ops::to(ops::var(wide, {0, 2, 3}, false), float32), 1e-6, 0) == "");
@@ -186,7 +186,9 @@ TEST_CASE("operators on images say what is wrong with a call") {
              Contains("[batch_norm_train] weight must be [4] for input [2, 4, 5, 5], got [5]"));
   CHECK_THAT(text_of([&] { ops::batch_norm_train(four, four, four); }),
              Contains("needs [N, C, ...], got [4]"));
-  CHECK_THAT(text_of([&] { ops::batch_norm_train(x, four, four, -1); }),
+  CHECK_THAT(text_of([&] { ops::batch_norm_train(x, four, four, 0); }),
+             Contains("[batch_norm_train] eps must be above 0, got 0"));
+  CHECK_THAT(text_of([&] { ops::batch_norm_eval(x, four, four, four, four, -1); }),
              Contains("eps must be at least 0, got -1"));
   CHECK_THAT(text_of([&] { ops::batch_norm_eval(x, four, four, five, four); }), Contains("mean must be [4]"));
   CHECK_THAT(text_of([&] { ops::group_norm(x, 3, four, four); }),
