@@ -56,6 +56,32 @@ TEST_CASE("attention over several tiles of queries, keys and columns") {
     }
 }
 
+TEST_CASE("the gradient of attention in half precision is rounded once on a GPU, too") {
+  if (!needs_gpus(1)) return;
+  for (const DType t : {bfloat16, float16}) {
+    const Tensor x = drawn({1, 130, 3 * 2 * 8}, 1).to(t), g = drawn({1, 130, 16}, 2).to(t);
+    const auto gradient = [&](DType dtype, Device device) {
+      const Tensor leaf = x.to(dtype).data_on(device).requires_grad_();
+      const Tensor y = ops::self_attention(leaf, 2);
+      return autograd::grad({y}, {leaf}, {g.to(dtype).data_on(device)})[0].data_on(cpu).to(float64);
+    };
+    const Tensor wanted = gradient(float64, cpu);
+    const double error = ops::norm(gradient(t, gpu0) - wanted).item() / ops::norm(wanted).item();
+    CHECK(error < (t == bfloat16 ? 0.6 * 0x1p-8 : 0.6 * 0x1p-11));
+  }
+}
+
+TEST_CASE("lerp in place reaches its end exactly on a GPU, too") {
+  if (!needs_gpus(1)) return;
+  for (const double weight : {0.2, 0.9, 1.0}) {
+    const Tensor x = tensor({1e8, -2.5}).data_on(gpu0), end = tensor({1., 7.}).data_on(gpu0);
+    const Tensor wanted = ops::lerp(x, end, weight);
+    ops::lerp_(x, end, weight);
+    CHECK(bit_equal(x.data_on(cpu), wanted.data_on(cpu)));
+    if (weight == 1) CHECK(bit_equal(x.data_on(cpu), tensor({1., 7.})));
+  }
+}
+
 TEST_CASE("gradients of slices that come up many times, twice with the same bits") {
   if (!needs_gpus(1)) return;
   std::vector<int64_t> ids;
