@@ -5,23 +5,23 @@
 
 namespace troupe::nn {
 
-class ReLU final : public Layer {
+class ReLU : public Layer {
  public:
   Tensor forward(const Tensor& x) override { return ops::relu(x); }
 };
 
-class Tanh final : public Layer {
+class Tanh : public Layer {
  public:
   Tensor forward(const Tensor& x) override { return ops::tanh(x); }
 };
 
-class Sigmoid final : public Layer {
+class Sigmoid : public Layer {
  public:
   Tensor forward(const Tensor& x) override { return ops::sigmoid(x); }
 };
 
 /// With the exact normal distribution function.
-class GELU final : public Layer {
+class GELU : public Layer {
  public:
   Tensor forward(const Tensor& x) override { return ops::gelu(x); }
 };

@@ -15,7 +15,7 @@ struct MultiheadAttentionOptions {
 /// Queries look at keys and take a mix of the values, in several heads: x [batch, time, width]. Parameters
 /// are named as PyTorch's. The projection of the inputs starts by Glorot's rule, biases at 0, out_proj as
 /// Linear.
-class MultiheadAttention final : public Layer {
+class MultiheadAttention : public Layer {
  public:
   using Options = MultiheadAttentionOptions;
   /// Initial values as Linear's. `invalid` unless heads divide width, and as Dropout.

@@ -16,7 +16,7 @@ struct Conv2dOptions {
 
 /// x [N, in, H, W] -> [N, out, H', W'] (ops::conv2d). Weight and bias start uniform in +-1/sqrt(inputs of an
 /// output).
-class Conv2d final : public Layer {
+class Conv2d : public Layer {
  public:
   using Options = Conv2dOptions;
   /// Initial values as Linear's. `invalid` if a size is below 1 or groups do not divide in and out.
@@ -45,18 +45,18 @@ class Pool2d : public Layer {
   std::optional<ops::Pair> stride_;
 };
 /// The largest of each window.
-struct MaxPool2d final : Pool2d {
+struct MaxPool2d : Pool2d {
   using Pool2d::Pool2d;
   Tensor forward(const Tensor& x) override;
 };
 /// The mean of each window.
-struct AvgPool2d final : Pool2d {
+struct AvgPool2d : Pool2d {
   using Pool2d::Pool2d;
   Tensor forward(const Tensor& x) override;
 };
 
 /// [N, ..] -> [N, product of the rest].
-class Flatten final : public Layer {
+class Flatten : public Layer {
  public:
   Tensor forward(const Tensor& x) override;
 };

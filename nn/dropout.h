@@ -9,7 +9,7 @@ namespace troupe::nn {
 /// While training, each element is zero with probability p, and the others are divided by 1 - p. Else x
 /// itself. Masks come from the layer's own generator, so they follow from its seed and the order of its
 /// calls. A copy shares the generator.
-class Dropout final : public Layer {
+class Dropout : public Layer {
  public:
   /// The generator's seed is drawn from current_stream() (core/base/seed_stream.h): no two layers have the
   /// same masks, and a program that runs again has the same ones. `invalid` unless 0 <= p < 1.

@@ -5,7 +5,7 @@
 namespace troupe::nn {
 
 /// ids int64 [..] -> [.., width]. The table starts standard normal.
-class Embedding final : public Layer {
+class Embedding : public Layer {
  public:
   /// Initial values as Linear's; `invalid` if a size is below 1; so in EmbeddingBag.
   Embedding(int64_t count, int64_t width, DType dtype = float32);
@@ -19,7 +19,7 @@ class Embedding final : public Layer {
 };
 
 /// Sums or means of rows: bags of ids.
-class EmbeddingBag final : public Layer {
+class EmbeddingBag : public Layer {
  public:
   /// mode: "sum" or "mean".
   EmbeddingBag(int64_t count, int64_t width, std::string mode = "mean", DType dtype = float32);

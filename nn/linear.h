@@ -5,7 +5,7 @@
 namespace troupe::nn {
 
 /// y = x weightᵀ + bias; x [.., in], y [.., out]. Weight and bias start uniform in +-1/sqrt(in).
-class Linear final : public Layer {
+class Linear : public Layer {
  public:
   /// Initial values from next_generator() (core/base/seed_stream.h): no two layers start alike, and a program
   /// that runs again has the same ones. Any floating dtype; `invalid` if a size is below 1.

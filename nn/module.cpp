@@ -18,6 +18,7 @@
 #include "nn/draw_order.h"
 #include "nn/module_registry.h"
 #include "ops/random.h"
+#include "ops/view.h"
 
 namespace troupe::nn {
 namespace {
@@ -35,9 +36,6 @@ class Visitor final : public Members {
   void visit(Module& module) {
     module_ = &module;
     module.members(*this);
-    if (names_.size() > 1 && names_.contains(""))
-      throw_invalid(
-          fmt::format("[nn] {} has a member without a name beside others: give it one", module.str()));
     const auto* begin = static_cast<const char*>(dynamic_cast<const void*>(&module));
     const auto within = modules_within(begin, module.object_size());
     if (within.size() == 1) return;  // it itself
@@ -120,19 +118,31 @@ void generators_of(Module& module, const std::string& prefix, std::map<std::stri
   visitor.visit(module);
 }
 
+// Those of a member without a name lie beside the others.
+[[noreturn]] void refuse_two(const std::string& name) {
+  throw_invalid("[nn] two members are called \"" + name + "\"");
+}
+
 void add_once(NamedTensors& list, const std::string& name, const Tensor& t) {
-  const bool known =
-      std::any_of(list.begin(), list.end(), [&](const auto& e) { return e.second.is_same(t); });
-  if (!known) list.emplace_back(name, t);
+  for (const auto& [other, known] : list) {
+    if (known.is_same(t)) return;
+    if (other == name) refuse_two(name);
+  }
+  list.emplace_back(name, t);
 }
 
 const auto kIgnore = [](const std::string&, Tensor&) {};
+
+bool same_values(const Tensor& a, const Tensor& b, DType dtype) {
+  const NoGradGuard off;
+  return bit_equal(ops::to(a, dtype).data_on(cpu), ops::to(b, dtype).data_on(cpu));
+}
 
 // All parameters and buffers by name.
 std::map<std::string, Tensor> state_of(Module& module) {
   std::map<std::string, Tensor> out;
   const auto add = [&](const std::string& name, Tensor& t) {
-    if (!out.emplace(name, t).second) throw_invalid("[nn] two members are called \"" + name + "\"");
+    if (!out.emplace(name, t).second) refuse_two(name);
   };
   walk(module, "", add, add);
   return out;
@@ -317,14 +327,25 @@ void Module::load_state_dict(const std::map<std::string, Tensor>& state) {
   const std::map<std::string, Tensor> mine = state_of(*this);
   std::vector<std::string> known;
   std::string faults;
+  std::map<const TensorImpl*, std::string> given;  // the first of a tensor's names that the state has
   for (const auto& [name, t] : mine) {
     known.push_back(name);
     const auto it = state.find(name);
-    if (it == state.end())
-      faults += "; missing " + name + " " + t.shape().str();
-    else if (!it->second.defined() || it->second.shape() != t.shape())
+    if (it == state.end()) continue;
+    if (!it->second.defined() || it->second.shape() != t.shape()) {
       faults += "; " + name + " has shape " + t.shape().str() + ", got " + it->second.summary();
+      continue;
+    }
+    const auto [first, is_new] = given.emplace(t.impl(), name);
+    if (!is_new && !same_values(state.at(first->second), it->second, t.dtype()))
+      faults +=
+          "; " + first->second + " and " + name +
+          " are one tensor here, and the state has other values for each: give them the same, or one of the "
+          "names alone";
   }
+  for (const auto& [name, t] : mine)
+    if (!state.contains(name) && !given.contains(t.impl()))
+      faults += "; missing " + name + " " + t.shape().str();
   for (const auto& [name, t] : state) {
     if (mine.contains(name)) continue;
     const std::string near = nearest(name, known);
@@ -332,7 +353,7 @@ void Module::load_state_dict(const std::map<std::string, Tensor>& state) {
   }
   if (!faults.empty()) throw_invalid("[load_state_dict] the state does not fit" + faults);
   NoGradGuard off;
-  for (const auto& [name, t] : mine) t.copy_(state.at(name));
+  for (const auto& [impl, name] : given) Tensor(mine.at(name)).copy_(state.at(name));
 }
 
 std::map<std::string, Tensor> Module::rng_state() {

@@ -24,7 +24,8 @@ class Members {
   virtual ~Members() = default;
   /// A parameter: trained. Undefined: there is none (a Linear without bias).
   virtual void operator()(const std::string& name, Tensor& parameter) = 0;
-  /// A module inside this one; "" if it is all there is: its members keep the names that they have in it.
+  /// A module inside this one; with the name "" its members keep the names that they have in it, beside the
+  /// others here: so a module that wraps another one has its state.
   virtual void operator()(const std::string& name, Module& child) = 0;
   /// A member that is no part of the model: neither trained, nor saved, nor switched. (What is neither this
   /// nor the above is forgotten: see Module.)
@@ -100,8 +101,9 @@ class Module {
 
   /// Parameters and buffers under all their names, without history; the elements are shared with the module.
   std::map<std::string, Tensor> state_dict();
-  /// Copies the values in (converts dtypes). `invalid`, with nothing changed, naming every missing and
-  /// unexpected name and every shape that differs.
+  /// Copies the values in (converts dtypes). Of a tensor that has several names one will do. `invalid`, with
+  /// nothing changed, naming every missing and unexpected name, every shape that differs, and names of one
+  /// tensor with other values for each.
   void load_state_dict(const std::map<std::string, Tensor>& state);
   /// Where the generators inside are, by name, int64 [2] each; so that masks go on where they were when a run
   /// is resumed. load_rng_state() is `invalid`, with nothing changed, if the names differ.

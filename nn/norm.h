@@ -13,7 +13,7 @@ struct GroupNormOptions {
 };
 
 /// x [N, channels, ..]: over each group of channels and all that follows them (ops::group_norm).
-class GroupNorm final : public Layer {
+class GroupNorm : public Layer {
  public:
   using Options = GroupNormOptions;
   /// `invalid` unless groups divide channels, all are at least 1, and eps is a finite number of at least 0.
@@ -49,7 +49,7 @@ enum class Statistics {
 /// x [N, channels, H, W]: while training, each channel by its mean and variance in the batch, which also go
 /// into the running ones: running += momentum * (batch - running), with the unbiased variance. In use, by the
 /// running ones.
-class BatchNorm2d final : public Layer {
+class BatchNorm2d : public Layer {
  public:
   using Options = BatchNorm2dOptions;
   /// `invalid` as GroupNorm, and unless momentum is in [0, 1].

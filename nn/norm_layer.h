@@ -14,7 +14,7 @@ struct LayerNormOptions {
 };
 
 /// Over the trailing dimensions `shape`: x [.., shape...] (ops::layer_norm).
-class LayerNorm final : public Layer {
+class LayerNorm : public Layer {
  public:
   using Options = LayerNormOptions;
   /// `invalid` on sizes below 1, and on an eps that is not a finite number of at least 0.
@@ -40,7 +40,7 @@ struct RMSNormOptions {
 };
 
 /// Over the trailing dimensions by their root mean square (ops::rms_norm).
-class RMSNorm final : public Layer {
+class RMSNorm : public Layer {
  public:
   using Options = RMSNormOptions;
   /// `invalid` as LayerNorm.

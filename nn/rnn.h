@@ -50,7 +50,7 @@ class Recurrent : public Layer {
 
 /// x [time, batch, input] -> hidden states of the last layer [time, batch, hidden] (Hochreiter, Schmidhuber
 /// 1997; gates in the order i, f, g, o).
-class LSTM final : public Recurrent {
+class LSTM : public Recurrent {
  public:
   struct Result {
     Tensor output;  ///< [time, batch, hidden]
@@ -68,7 +68,7 @@ class LSTM final : public Recurrent {
 
 /// x [time, batch, input] -> hidden states of the last layer [time, batch, hidden] (Cho et al. 2014; gates in
 /// the order r, z, n).
-class GRU final : public Recurrent {
+class GRU : public Recurrent {
  public:
   struct Result {
     Tensor output;  ///< [time, batch, hidden]

@@ -24,7 +24,7 @@ struct TransformerEncoderLayerOptions {
 ///
 ///   TransformerEncoderLayer(64, 4, {.dim_feedforward = 256, .dropout = 0, .activation = "gelu",
 ///                                   .norm_first = true, .causal = true})
-class TransformerEncoderLayer final : public Layer {
+class TransformerEncoderLayer : public Layer {
  public:
   using Options = TransformerEncoderLayerOptions;
   /// `invalid` unless heads divide width, on another activation, and as the layers inside.

@@ -40,7 +40,8 @@ namespace internal {
 void lock_in_child(std::mutex& mutex);
 void lock_in_child(std::recursive_mutex& mutex);
 /// For tests: asked before each mutex that such a child takes, whether to take it as one that stays held.
-inline constinit bool (*taken_as_held)() = nullptr;
+using TakenAsHeld = bool (*)();
+inline constinit TakenAsHeld taken_as_held = nullptr;
 
 }  // namespace internal
 }  // namespace troupe

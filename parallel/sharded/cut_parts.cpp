@@ -69,6 +69,29 @@ void find(nn::Module& module, const std::string& name, const std::string& within
     find(*inner, name_within(name, child), part || has_parts ? name : within, all);
 }
 
+// What a state has of a parameter with these names, of which one will do; they leave it.
+Tensor take_whole(StateDict& state, const std::vector<std::string>& names, const Shape& shape, DType dtype) {
+  Tensor whole;
+  std::string first;
+  for (const std::string& name : names) {
+    const auto node = state.extract(name);
+    if (!node) continue;
+    if (node.mapped().shape() != shape)
+      throw_invalid("[load_state_dict] parameter " + name + " is " + node.mapped().summary() + ", expected " +
+                    shape.str());
+    const Tensor given = node.mapped().to(dtype);
+    if (whole.defined() && !bit_equal(whole.data_on(cpu), given.data_on(cpu)))
+      throw_invalid(
+          "[load_state_dict] " + first + " and " + name +
+          " are one tensor here, and the state has other values for each: give them the same, or one of "
+          "the names alone");
+    whole = given, first = name;
+  }
+  if (!whole.defined())
+    throw_invalid("[load_state_dict] parameter " + names[0] + " is missing, expected " + shape.str());
+  return whole;
+}
+
 }  // namespace
 
 CutParts::CutParts(Actor& actor, const Group& group, Per gather, Per reduce) {
@@ -169,13 +192,8 @@ StateDict CutParts::load_pieces(StateDict whole) const {
     const auto& parameters = part.pieces->parameters();
     for (size_t i = 0; i < parameters.size(); ++i) {
       const auto& piece = part.pieces->pieces()[i];
-      const auto at = whole.find(parameters[i].names[0]);
-      if (at == whole.end() || at->second.shape() != piece.shape)
-        throw_invalid("[load_state_dict] parameter " + parameters[i].names[0] + " is " +
-                      (at == whole.end() ? "missing" : at->second.summary()) + ", expected " +
-                      piece.shape.str());
-      all.back().push_back(at->second.to(part.pieces->dtype()).data_on(part.pieces->device()));
-      for (const std::string& name : parameters[i].names) whole.erase(name);
+      all.back().push_back(take_whole(whole, parameters[i].names, piece.shape, part.pieces->dtype())
+                               .data_on(part.pieces->device()));
     }
   }
   for (size_t k = 0; k < parts_.size(); ++k) {

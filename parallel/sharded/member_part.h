@@ -13,6 +13,7 @@ class MemberPart final : public ShardedPart {
  public:
   using Modules = std::vector<std::pair<std::string, nn::Module*>>;
   MemberPart(std::string n, Modules m) : name(std::move(n)), modules(std::move(m)) {}
+  using ShardedPart::refuse_cut;
   using ShardedPart::sum_of;
   using ShardedPart::use;
   const std::string name;  ///< in what has it; empty: the part is that

@@ -5,6 +5,13 @@
 
 namespace troupe::parallel {
 
+void ShardedPart::refuse_cut(const ShardedPart& part) {
+  if (part.pieces_)
+    throw_invalid(
+        "[Sharded] part " + part.pieces_->name() +
+        " was copied or moved after replicas were made of its actor: put parts where they stay before that");
+}
+
 Task<Tensor> ShardedPart::use(std::function<Tensor()> f) {
   const std::shared_ptr<PartPieces> part = pieces_;
   if (!part) co_return f();

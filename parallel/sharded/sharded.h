@@ -17,13 +17,20 @@ class PartPieces;
 /// What Sharded is for any module.
 class ShardedPart {
  public:
-  ShardedPart(const ShardedPart&) = delete;
+  /// A copy, or what it was moved to, is another part, as yet of no replicas. `invalid` once it is one of
+  /// some.
+  ShardedPart(const ShardedPart& o) { refuse_cut(o); }
+  ShardedPart& operator=(const ShardedPart& o) {
+    refuse_cut(*this), refuse_cut(o);
+    return *this;
+  }
 
  protected:
   ShardedPart() = default;
   ~ShardedPart() = default;
   Task<Tensor> use(std::function<Tensor()> f);
   Task<Tensor> sum_of(std::function<tp::Part()> f);
+  static void refuse_cut(const ShardedPart& part);
 
  private:
   friend class CutParts;
@@ -53,7 +60,9 @@ template <class M>
 class Sharded final : public nn::Module, public ShardedPart {
  public:
   template <class... A>
-  explicit Sharded(A&&... args) : module(std::forward<A>(args)...) {}
+  requires(sizeof...(A) != 1 || !(std::is_same_v<std::remove_cvref_t<A>, Sharded> && ...))  //
+      explicit Sharded(A&&... args)
+      : module(std::forward<A>(args)...) {}
 
   template <class... A>
   Task<Tensor> operator()(A... args) {

@@ -14,7 +14,15 @@ MemberPart::Modules with_norm(MemberPart::Modules modules, const std::string& na
 
 Sharded<tp::TransformerEncoderLayer>::Sharded(Group group, int64_t width, int64_t heads,
                                               const Options& options)
-    : TransformerEncoderLayer(std::move(group), width, heads, options),
+    : Sharded(TransformerEncoderLayer(std::move(group), width, heads, options)) {}
+
+Sharded<tp::TransformerEncoderLayer>::Sharded(const Sharded& o)
+    : Sharded(static_cast<const TransformerEncoderLayer&>(o)) {
+  MemberPart::refuse_cut(o.attend_), MemberPart::refuse_cut(o.feed_);
+}
+
+Sharded<tp::TransformerEncoderLayer>::Sharded(const TransformerEncoderLayer& layer)
+    : TransformerEncoderLayer(layer),
       attend_("self_attn", with_norm({{"self_attn", &self_attn}}, "norm1", norm1, norm_first())),
       feed_("feed_forward",
             with_norm({{"linear1", &linear1}, {"linear2", &linear2}}, "norm2", norm2, norm_first())) {}

@@ -15,11 +15,15 @@ template <>
 class Sharded<tp::TransformerEncoderLayer> final : public tp::TransformerEncoderLayer, public HasMemberParts {
  public:
   Sharded(Group group, int64_t width, int64_t heads, const Options& options = {});
+  /// As other parts.
+  Sharded(const Sharded& o);
+  Sharded& operator=(const Sharded&) = delete;
 
   Task<Tensor> operator()(Tensor x);
   std::vector<MemberPart*> member_parts() override { return {&attend_, &feed_}; }
 
  private:
+  explicit Sharded(const TransformerEncoderLayer& layer);
   MemberPart attend_, feed_;
 };
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "actors/cell/task.h"
@@ -29,6 +30,7 @@ struct Piece {
   std::string name;
   DType dtype = float32;
   std::vector<int64_t> numbers;  // of an OwnedPiece
+  std::string first_name;        // of the names that the tensor has
 };
 
 /// Driver to ranks: what each has of the model.
@@ -44,8 +46,13 @@ Task<std::vector<Piece>> pieces(Actor& actor, internal::actors::Invocation& call
   const nn::HeldModule held(actor, call);
   const OwnedPieces owned = pieces_of(actor);
   std::vector<Piece> all;
-  for (const auto& [name, tensor] : held->state_dict())
-    all.push_back({name, tensor.dtype(), fitted(owned, name, tensor.shape(), "[model] " + name).numbers()});
+  std::map<const std::byte*, std::string> first_names;  // by where the elements are
+  for (const auto& [name, tensor] : held->state_dict()) {
+    const auto elements = static_cast<const std::byte*>(tensor.storage()->data()) + tensor.storage_offset();
+    const std::string first = tensor.numel() ? first_names.emplace(elements, name).first->second : name;
+    all.push_back(
+        {name, tensor.dtype(), fitted(owned, name, tensor.shape(), "[model] " + name).numbers(), first});
+  }
   co_return all;
 }
 
@@ -62,6 +69,7 @@ Task<void> take(Actor& actor, internal::actors::Invocation& call, std::string fi
   std::map<std::string, Tensor> mine;
   for (const auto& [name, tensor] : held->state_dict()) {
     const OwnedPiece piece = fitted(owned, name, tensor.shape(), "[model] " + name);
+    if (!whole.contains(name)) continue;  // another name of the tensor is there
     const Tensor all = whole.tensor(name);
     if (all.shape() != piece.whole)
       throw_invalid(
@@ -80,6 +88,7 @@ struct Whole {
   };
   DType dtype = float32;
   Shape shape;
+  std::string first_name;
   std::vector<Source> sources = {};
 };
 using Wholes = std::map<std::string, Whole>;
@@ -94,7 +103,8 @@ Wholes find_wholes(const std::vector<AnyRef>& actors) {
     for (const Piece& own : answers[i]) {
       OwnedPiece piece =
           OwnedPiece::of_numbers(own.numbers, "[model] what " + actors[i].str() + " has of " + own.name);
-      Whole& whole = wholes.try_emplace(own.name, Whole{own.dtype, piece.whole}).first->second;
+      Whole& whole =
+          wholes.try_emplace(own.name, Whole{own.dtype, piece.whole, own.first_name}).first->second;
       if (whole.shape != piece.whole || whole.dtype != own.dtype)
         throw_invalid(
             fmt::format("[model] {} is {} {} for {}, and {} {} for {}: expected the same of all ranks",
@@ -156,8 +166,12 @@ void load_whole(const std::vector<AnyRef>& actors, const std::string& file) {
   const std::string path = std::filesystem::absolute(file).string();
   const datasets::Safetensors whole(path);
   const Wholes wholes = find_wholes(actors);
+  std::set<std::string> given;  // first names of tensors that the file has by one of them
+  for (const auto& [name, has] : wholes)
+    if (whole.contains(name)) given.insert(has.first_name);
   for (const auto& [name, has] : wholes) {
     const auto at = std::ranges::find(whole.entries(), name, &datasets::SafetensorsEntry::name);
+    if (at == whole.entries().end() && given.contains(has.first_name)) continue;
     if (at == whole.entries().end())
       throw_invalid(
           fmt::format("[model] {} has no {}, which {} has", path, name, has.sources[0].actor.str()));

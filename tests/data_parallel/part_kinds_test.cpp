@@ -4,6 +4,7 @@
 
 #include "autograd/checkpoint.h"
 #include "tests/data_parallel/parts.h"
+#include "tests/support/error_of.h"
 #include "tests/support/near.h"
 #include "tests/support/nothing_left.h"
 #include "troupe/replicas.h"
@@ -145,5 +146,79 @@ TEST_CASE("parts in bfloat16 are trained as by hand with float32 masters") {
       CHECK(difference(got.to(float32), masters[k].detach(), 0, 3e-3) == "");
       CHECK(ops::amax(ops::abs(masters[k].detach() - start[k])).item() > 0.008);
     }
+  }
+}
+
+namespace {
+
+// A wrapper with the names of what it wraps, and a list of such that grows; two names of one table in a part.
+struct Adapted : nn::Layer {
+  explicit Adapted(int64_t n) : base(n, n) {}
+  Tensor forward(const Tensor& x) override { return base(x) + ops::matmul(x, adapter); }
+  void members(nn::Members& m) override { m("", base), m("adapter", adapter); }
+  nn::Linear base;
+  Tensor adapter = wave({5, 5}, 4).requires_grad_();
+};
+struct TiedTable : nn::Layer {
+  Tensor forward(const Tensor& x) override { return ops::matmul(ops::matmul(x, in), out.t()); }
+  void members(nn::Members& m) override { m("in", in), m("out", out); }
+  Tensor in = wave({5, 7}, 3).requires_grad_(), out = in;
+};
+struct ListOfParts : nn::Module {
+  ListOfParts() {
+    for (int i = 0; i < 3; ++i) blocks.emplace_back(5);
+  }
+  Task<Tensor> operator()(Tensor x) {
+    for (auto& block : blocks) x = ops::tanh(co_await block(x));
+    co_return co_await table(x);
+  }
+  void members(nn::Members& m) override {
+    for (size_t i = 0; i < blocks.size(); ++i) m("block" + std::to_string(i), blocks[i]);
+    m("table", table);
+  }
+  std::vector<Sharded<Adapted>> blocks;
+  Sharded<TiedTable> table;
+};
+struct ListActor : nn::ModuleActor<ListOfParts> {
+  Task<Tensor> loss(Tensor x) {
+    const Tensor out = co_await net(x);
+    co_return ops::mean(out * out);
+  }
+  void move_a_part() { auto other = std::move(net.blocks[0]); }
+  static constexpr auto remote = methods<&ListActor::loss, &ListActor::move_a_part>;
+};
+
+}  // namespace
+
+TEST_CASE("parts lie in a vector, wrap others by their names, and take a tied table by either of its names") {
+  std::map<std::string, Tensor> want;
+  for (const auto& [shard, gather, reduce] : kWays) {
+    manual_seed(5);
+    auto cluster = Cluster::in_process(3, hosting<ListActor>());
+    const DataParallelOptions options{.shard = shard, .gather = gather, .reduce = reduce};
+    DataParallel<ListActor> net(cluster->here(), Group(*cluster, {"w0", "w1", "w2"}), options);
+    StateDict state = net.state_dict().get();
+    CHECK(state.contains("block2.weight"));
+    CHECK(state.contains("block2.adapter"));
+    for (auto& [name, t] : state)
+      if (!name.starts_with("table.")) t = wave(t.shape(), double(name.size()));
+    state["table.out"] = ones({5, 7});
+    CHECK_THAT(testing::error_of([&] { net.load_state_dict(state).get(); }).what(),
+               Catch::Contains("table.in and table.out are one tensor here"));
+    state.erase("table.in");
+    net.load_state_dict(state).get();
+    optim::Distributed<optim::Adam> optimizer(net, {.lr = 0.05});
+    for (int i = 0; i < 3; ++i) {
+      autograd::Context step(*cluster);
+      step.backward(net.mean<&ListActor::loss>(split(wave({5, 5}, i))).get());
+      optimizer.step(step);
+    }
+    state = net.state_dict().get();
+    if (want.empty()) want = state;
+    for (const auto& [name, t] : state) CHECK(bit_equal(t, want.at(name)));
+    CHECK(bit_equal(state.at("table.in"), state.at("table.out")));
+    if (shard == Shard::all)
+      CHECK_THAT(testing::error_of([&] { net.replicas()[0].call<&ListActor::move_a_part>().get(); }).what(),
+                 Catch::Contains("[Sharded] part block0 was copied or moved after replicas were made"));
   }
 }

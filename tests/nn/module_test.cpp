@@ -111,7 +111,66 @@ TEST_CASE("two members of one name are refused") {
   CHECK_THAT(testing::text_of([&] { net.state_dict(); }), Contains("two members are called \"a\""));
 }
 
-TEST_CASE("what is in a member without a name keeps its names, and such a member is the only one") {
+TEST_CASE("a module may be wrapped or derived from, and keeps the names of what it wraps") {
+  struct Wrapped : nn::Layer {
+    nn::Linear base{3, 2};
+    Tensor lora_a = ones({1, 3}).requires_grad_(), lora_b = zeros({2, 1}).requires_grad_();
+    Tensor forward(const Tensor& x) override {
+      return base(x) + ops::matmul(ops::matmul(x, lora_a.t()), lora_b.t());
+    }
+    void members(nn::Members& m) override { m("", base), m("lora_a", lora_a), m("lora_b", lora_b); }
+  } wrapped;
+  struct Derived : nn::Linear {
+    Derived() : Linear(3, 2) {}
+    Tensor scale = full({2}, 2.0).requires_grad_();
+    Tensor forward(const Tensor& x) override { return Linear::forward(x) * scale; }
+    void members(nn::Members& m) override { Linear::members(m), m("scale", scale); }
+  } derived;
+  CHECK(names(wrapped.named_parameters()) == Names{"weight", "bias", "lora_a", "lora_b"});
+  CHECK(names(derived.named_parameters()) == Names{"weight", "bias", "scale"});
+  nn::Linear plain(3, 2);
+  auto state = plain.state_dict();
+  derived.load_state_dict({{"weight", state["weight"]}, {"bias", state["bias"]}, {"scale", ones({2})}});
+  state["lora_a"] = ones({1, 3}), state["lora_b"] = zeros({2, 1});
+  wrapped.load_state_dict(state);
+  const Tensor x = ones({4, 3});
+  CHECK(bit_equal(wrapped(x).detach(), plain(x).detach()));
+  CHECK(bit_equal(derived(x).detach(), plain(x).detach()));
+  wrapped.eval();
+  CHECK_FALSE(wrapped.base.training());
+  CHECK_THAT(nn::summary(wrapped), Contains("lora_a") || Contains("Linear"));
+  struct Twice : nn::Module {
+    nn::Linear base{3, 2};
+    Tensor weight = zeros({1}).requires_grad_();
+    void members(nn::Members& m) override { m("", base), m("weight", weight); }
+  } twice;
+  CHECK_THAT(testing::text_of([&] { twice.parameters(); }), Contains("two members are called \"weight\""));
+  CHECK_THAT(testing::text_of([&] { twice.state_dict(); }), Contains("two members are called \"weight\""));
+}
+
+TEST_CASE("of the names of one tensor one will do, and two values for it are refused") {
+  struct Tied : nn::Module {
+    nn::Embedding wte{5, 3};
+    nn::Linear head{3, 5, false};
+    Tied() { head.weight = wte.weight; }
+    void members(nn::Members& m) override { m("wte", wte), m("head", head); }
+  } net;
+  const Tensor one = full({5, 3}, 1.0), two = full({5, 3}, 2.0);
+  net.load_state_dict({{"wte.weight", one}});
+  CHECK(bit_equal(net.head.weight.detach(), one));
+  net.load_state_dict({{"head.weight", two}});
+  CHECK(bit_equal(net.wte.weight.detach(), two));
+  net.load_state_dict({{"head.weight", one}, {"wte.weight", one.to(float64)}});
+  CHECK(bit_equal(net.wte.weight.detach(), one));
+  CHECK_THAT(testing::text_of([&] {
+               net.load_state_dict({{"head.weight", one}, {"wte.weight", two}});
+             }),
+             Contains("head.weight and wte.weight are one tensor here"));
+  CHECK_THAT(testing::text_of([&] { net.load_state_dict({}); }), Contains("missing head.weight"));
+  CHECK(bit_equal(net.wte.weight.detach(), one));
+}
+
+TEST_CASE("what is in a member without a name keeps its names") {
   struct Around : nn::Module {
     Outer outer;
     nn::Linear more{1, 1};
@@ -128,7 +187,7 @@ TEST_CASE("what is in a member without a name keeps its names, and such a member
   CHECK_FALSE(net.outer.a.fc.training());
   CHECK(nn::summary(net) == nn::summary(net.outer));
   net.with_more = true;
-  CHECK_THAT(testing::text_of([&] { net.parameters(); }), Contains("Around has a member without a name"));
+  CHECK(net.parameters().size() == net.outer.parameters().size() + 2);
 }
 
 TEST_CASE("reset gives the same values for the same seed, and others for layers of one size") {
