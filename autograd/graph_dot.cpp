@@ -14,7 +14,7 @@
 #include <unordered_map>
 
 #include "core/base/error.h"
-#include "core/base/shown.h"
+#include "core/base/regular_file.h"
 #include "core/graph/node.h"
 
 namespace troupe::autograd {
@@ -68,7 +68,7 @@ const char* style_of(const Node& node) {
 }
 
 void write_file(const std::string& path, const std::string& text) {
-  refuse_nul("[save_graph]", path);
+  refuse_unless_writable_file(path, "[save_graph] ");
   std::ofstream out(path, std::ios::binary);
   out << text;
   if (!out.flush())
@@ -140,6 +140,7 @@ std::string graph_dot(const Tensor& root, const TensorNames& names, size_t max_n
 }
 
 void save_graph(const Tensor& root, const std::string& path, const TensorNames& names, size_t max_nodes) {
+  refuse_unless_writable_file(path, "[save_graph] ");
   const std::string ending = std::filesystem::path(path).extension().string();
   if (ending != ".dot" && ending != ".gv" && ending != ".svg" && ending != ".png" && ending != ".pdf")
     throw_invalid("[save_graph] got the file name " + path +

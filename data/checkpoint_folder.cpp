@@ -136,6 +136,11 @@ CheckpointFolder::CheckpointFolder(std::string dir) : dir_(std::move(dir)) {
   const fs::path path = fs::path(dir_) / kCheckpointLock;
   lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
   if (lock_ < 0) fail(ErrorKind::invalid, path, fmt::format("cannot be opened: {}", std::strerror(errno)));
+  struct stat status {};
+  if (::fstat(lock_, &status) != 0 || !S_ISREG(status.st_mode)) {
+    ::close(lock_);
+    fail(ErrorKind::invalid, path, "is not a regular file, expected the lock of a job: move it away");
+  }
   if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
     const int error = errno;
     const std::string holder = holder_of(lock_);

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/regular_file.h"
 #include "core/base/shown.h"
 #include "core/tensor/creation.h"
 
@@ -45,19 +46,8 @@ struct Descriptor {
   int release() { return std::exchange(fd, -1); }
 };
 
-// Of a regular file; its size in bytes goes to `size`.
 int open_descriptor(const std::string& path, const char* tag, const std::string& expected, size_t& size) {
-  refuse_nul(std::string("[") + tag + "]", path);
-  // Without O_NONBLOCK, opening a pipe waits for a writer.
-  Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
-  if (file.fd < 0 && (errno == ENOENT || errno == ENOTDIR)) refuse(tag, path, "no such file");
-  if (file.fd < 0) refuse(tag, path, std::string("cannot be opened: ") + std::strerror(errno));
-  struct stat status;
-  if (::fstat(file.fd, &status) != 0) refuse(tag, path, std::strerror(errno));
-  if (S_ISDIR(status.st_mode)) refuse(tag, path, "is a directory, expected " + expected);
-  if (!S_ISREG(status.st_mode)) refuse(tag, path, "is not a regular file, expected " + expected);
-  size = static_cast<size_t>(status.st_size);
-  return file.release();
+  return open_regular_file(path, "[" + std::string(tag) + "] ", expected, size);
 }
 
 std::string folder_of(const std::string& path) {

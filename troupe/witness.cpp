@@ -1,6 +1,7 @@
 #include "troupe/witness.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <bit>
@@ -10,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "core/base/error.h"
 #include "core/base/log.h"
 #include "data/crc32.h"
 
@@ -26,10 +28,18 @@ struct Record {
 };
 static_assert(sizeof(Record) == 32);
 
+// A pipe would wait for its writer, a device not end, a link lead out of the folder.
+void refuse_other_file(const std::string& path) {
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode)) return;
+  throw_invalid("[job] " + path + " is not a regular file, expected what steps came to: move it away");
+}
+
 }  // namespace
 
 Witness::Witness(std::string path, int64_t first, bool keeps) : path_(std::move(path)) {
   std::map<std::pair<int64_t, int64_t>, double> before;
+  refuse_other_file(path_);
   if (const int old = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW); old >= 0) {
     for (Record r; keeps && read(old, &r, sizeof r) == ssize_t{sizeof r};)
       if (r.crc == r.sum() && r.step >= first) before[{r.step, r.index}] = r.number;
@@ -37,6 +47,7 @@ Witness::Witness(std::string path, int64_t first, bool keeps) : path_(std::move(
   }
   // Another file with what is still of use takes its place at once.
   const std::string next = path_ + ".new";
+  refuse_other_file(next);
   file_ = open(next.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (file_ < 0) give_up(next);
   for (const auto& [at, number] : before) write(at.first, at.second, number);

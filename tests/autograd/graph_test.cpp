@@ -58,6 +58,12 @@ TEST_CASE("a picture needs a graph and a file to write") {
              Contains(".dot, .gv, .svg, .png or .pdf"));
   CHECK_THAT(testing::text_of([&] { autograd::save_graph(x, folder.path.string() + "/no/a.dot"); }),
              Contains("cannot write"));
+  for (const char* name : {"/pipe.dot", "/pipe.svg"}) {
+    const std::string pipe = folder.path.string() + name;
+    REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+    CHECK_THAT(testing::text_of([&] { autograd::save_graph(x, pipe); }),
+               Contains(pipe + ": cannot be written: it is not a regular file"));
+  }
   autograd::save_graph(ops::exp(x), folder.path.string() + "/a.dot");
   CHECK_THAT(content(folder.path.string() + "/a.dot"), Contains("label=\"exp"));
 }

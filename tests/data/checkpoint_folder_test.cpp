@@ -65,6 +65,10 @@ TEST_CASE("a folder of checkpoints belongs to one job at a time", "[data][checkp
   fs::create_symlink(dir.path / "file", dir.path / "linked" / "lock");
   CHECK_THAT(invalid_text([&] { CheckpointFolder none((dir.path / "linked").string()); }),
              Contains("lock: cannot be opened"));
+  fs::remove(dir.path / "linked" / "lock");
+  REQUIRE(mkfifo((dir.path / "linked" / "lock").c_str(), 0600) == 0);
+  CHECK_THAT(invalid_text([&] { CheckpointFolder none((dir.path / "linked").string()); }),
+             Contains("lock: is not a regular file"));
 }
 
 TEST_CASE("a checkpoint whose folder has the name of another step is refused", "[data][checkpoint]") {

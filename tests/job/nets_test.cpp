@@ -190,6 +190,25 @@ TEST_CASE("several numbers of a step are compared one by one") {
   CHECK_FALSE(Witness(path, 1, true).note(2, 100));  // that one did not keep what was there
 }
 
+TEST_CASE("what is no file in the place of a witness is refused, without waiting") {
+  namespace fs = std::filesystem;
+  for (const char* name : {"witness", "witness.new"}) {
+    const testing::Folder folder;
+    const fs::path path = folder.path / name;
+    const auto refused = [&] {
+      return error_of([&] { Witness none((folder.path / "witness").string(), 0, true); }).message();
+    };
+    REQUIRE(mkfifo(path.c_str(), 0600) == 0);
+    CHECK_THAT(refused(), Contains(path.string() + " is not a regular file"));
+    fs::remove(path);
+    fs::create_symlink("/dev/zero", path);
+    CHECK_THAT(refused(), Contains("is not a regular file"));
+    fs::remove(path);
+    fs::create_directory(path);
+    CHECK_THAT(refused(), Contains("is not a regular file"));
+  }
+}
+
 TEST_CASE("a loss of tools::Training is a witness") {
   const testing::Folder folder;
   const auto run = [&](double factor, int64_t stop) {

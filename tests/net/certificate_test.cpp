@@ -254,7 +254,12 @@ TEST_CASE("files of a certificate are checked before anything starts, and named 
                                  Contains("mode is 0640, so that other users can get at the key"));
   ::chmod(paths.key.c_str(), 0600);
   paths.authorities = "/no/such";
-  CHECK_THAT(refusal(paths), Contains("TROUPE_TLS_CA: /no/such: No such file"));
+  CHECK_THAT(refusal(paths), Contains("TROUPE_TLS_CA: /no/such: no such file"));
   paths.authorities = folder.path.string();
-  CHECK_THAT(refusal(paths), Contains("expected a regular file"));
+  CHECK_THAT(refusal(paths), Contains("is a directory, expected certificates (PEM)"));
+  paths.authorities = "/dev/zero";
+  CHECK_THAT(refusal(paths), Contains("TROUPE_TLS_CA: /dev/zero: is not a regular file"));
+  paths.authorities = (folder.path / "pipe").string();
+  REQUIRE(::mkfifo(paths.authorities.c_str(), 0600) == 0);
+  CHECK_THAT(refusal(paths), Contains("pipe: is not a regular file"));
 }

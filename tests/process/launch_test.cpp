@@ -254,6 +254,16 @@ TEST_CASE("log files hold each worker's lines, and the driver's output stays as 
   }
 }
 
+TEST_CASE("a pipe in the place of a log file is refused, without waiting for a reader", "[process]") {
+  Folder folder;
+  REQUIRE(mkfifo((folder.path / "w1.log").c_str(), 0600) == 0);
+  auto job = shell("true", {"-n", "2", "--log-dir", folder.path.string()});
+  CHECK(job.exit_code() == 2);
+  CHECK(job.errors.find("log " + (folder.path / "w1.log").string() +
+                        ": cannot be written: it is not a regular file") != std::string::npos);
+  CHECK(job.nothing_left());
+}
+
 TEST_CASE("bad arguments start nothing and exit with 2", "[process]") {
   Folder folder;
   const auto mark = (folder.path / "started").string(), token = (folder.path / "token").string();

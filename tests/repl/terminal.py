@@ -225,7 +225,7 @@ def scripts():
         run(["-e", "local step = context() print(step ~= nil)"], out="true\n")  # ends inside a context
         run(["--procs", "3"], code=2, err="unknown flag '--procs'")
         run(["-n", "none"], code=2, err="a number of workers")
-        run(["nofile.lua"], code=2, err="nofile.lua cannot be read")
+        run(["nofile.lua"], code=2, err="nofile.lua: no such file")
         run(["./nofile"], code=1, err="no program at ./nofile")
         run(["--help"], out=None)
         run(["-e", "print(1)"], code=2, out="", err="TROUPE_WORKERS is 'many'", TROUPE_WORKERS="many")
@@ -254,6 +254,9 @@ def scripts():
             f.write("print(1)".encode("utf-16"))
         run([file], code=1, err="is UTF-16: a script is UTF-8 text")
         run([folder + "/."], code=1)
+        os.remove(file)
+        os.mkfifo(file)
+        run([file], code=2, err="is not a regular file, expected a script")
     left = subprocess.run(["pgrep", "-f", "repl-worker"], capture_output=True, text=True).stdout.split()
     expect("nothing is left", left == [], left)
 

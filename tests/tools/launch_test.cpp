@@ -211,7 +211,17 @@ TEST_CASE("hosts are named as Open MPI and MPICH name them", "[launch]") {
                     Catch::Contains("'max_slots=4' is not known here"));
   CHECK_THROWS_WITH(hostfile_text("a:2 slots=2"), Catch::Contains("is there twice"));
   CHECK_THROWS_WITH(hostfile_text("# nobody\n"), Catch::Contains("names no host"));
-  CHECK_THROWS_WITH(read_hostfile("/no/such"), Catch::Contains("/no/such: No such file"));
+  CHECK_THROWS_WITH(read_hostfile("/no/such"), Catch::Contains("--hostfile: /no/such: no such file"));
+  const troupe::testing::Folder folder;
+  const std::string pipe = (folder.path / "pipe").string();
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  for (const std::string& path : {pipe, std::string("/dev/zero"), std::string("/dev/null")})
+    CHECK_THROWS_WITH(read_hostfile(path),
+                      Catch::Contains(path + ": is not a regular file, expected a file of hosts"));
+  CHECK_THROWS_WITH(read_hostfile(folder.path.string()), Catch::Contains("is a directory"));
+  std::filesystem::resize_file(folder.file("huge", ""), size_t{1} << 40);
+  CHECK_THROWS_WITH(read_hostfile((folder.path / "huge").string()),
+                    Catch::Contains("has 1099511627776 bytes"));
   CHECK(is_this_host({"localhost"}));
   CHECK(is_this_host({"127.0.0.5"}));
   CHECK(is_this_host({"::1"}));

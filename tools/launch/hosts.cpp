@@ -8,13 +8,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
-#include <fstream>
 #include <sstream>
 
 #include "core/base/error.h"
+#include "core/base/regular_file.h"
 #include "core/base/shown.h"
 
 namespace troupe::tools {
@@ -105,9 +103,9 @@ std::vector<Host> parse_hosts(const std::string& list) {
 }
 
 std::vector<Host> read_hostfile(const std::string& path) {
-  std::ifstream file(path);
+  constexpr size_t kMostBytes = size_t{16} << 20;  // 65,536 hosts with long names
+  std::istringstream file(read_regular_file(path, "[run] --hostfile: ", "a file of hosts", kMostBytes));
   std::string text;
-  if (!file) refuse("--hostfile", path + ": " + std::strerror(errno));
   std::vector<HostLine> lines;
   for (int number = 1; std::getline(file, text); ++number) {
     const std::string where = fmt::format("{}:{}", path, number);

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/regular_file.h"
 #include "net/rendezvous.h"
 #include "troupe/stop.h"
 
@@ -73,6 +74,7 @@ SupervisedWorker Supervisor::make_worker(const Share& share, int64_t local) {
   if (options_.places(local, 0).logged || options_.places(local, 1).logged) {
     const auto path = fmt::format("{}/w{}.log", options_.log_dir, worker.rank);
     const int begin = job_.restart == 0 ? O_TRUNC : 0;
+    refuse_unless_writable_file(path, "[run] log ");
     worker.log = Descriptor(open(path.c_str(), O_WRONLY | O_CREAT | begin | O_APPEND | O_CLOEXEC, 0666));
     if (!worker.log)
       throw_error(ErrorKind::failed, fmt::format("[run] log {}: {}", path, std::strerror(errno)));

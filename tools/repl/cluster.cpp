@@ -246,17 +246,19 @@ void write_out(const std::string& text) {
 }
 
 // The actors behind a reference, a served, or a list of them.
-std::vector<AnyRef> actors_at(lua_State* L, int at, const char* call) {
+std::vector<AnyRef> actors_at(lua_State* L, int at, const char* call, int depth = 0) {
   if (auto* served = get_if<ServedObject>(L, at))
     return {served->served.servers.begin(), served->served.servers.end()};
   if (auto* actor = get_if<AnyRef>(L, at)) return {*actor};
   if (!lua_istable(L, at))
     throw_invalid(std::string(call) + " takes an actor, what serve() gave, or a list of these; got " +
                   luaL_typename(L, at));
+  enter_table(L, depth, "is no list of actors");
   std::vector<AnyRef> out;
-  for (lua_Integer i = 1; i <= luaL_len(L, at); ++i) {
-    lua_geti(L, at, i);
-    for (AnyRef& actor : actors_at(L, lua_gettop(L), call)) out.push_back(std::move(actor));
+  const auto length = static_cast<lua_Integer>(lua_rawlen(L, at));
+  for (lua_Integer i = 1; i <= length; ++i) {
+    lua_rawgeti(L, at, i);
+    for (AnyRef& actor : actors_at(L, lua_gettop(L), call, depth + 1)) out.push_back(std::move(actor));
     lua_pop(L, 1);
   }
   return out;

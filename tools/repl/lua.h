@@ -97,6 +97,9 @@ inline std::string_view text_at(lua_State* L, int at) {
   return {text, length};
 }
 
+/// For what walks tables within tables, before each, `depth` of them inside others: room on Lua's stack.
+/// `invalid` for one that is nested more than 64 deep, as one within itself is. `what`: "cannot travel".
+void enter_table(lua_State* L, int depth, const char* what);
 /// Pushes a value as what Lua has for it: nil, booleans, numbers, strings, tensors, references, tables.
 void push(lua_State* L, Value value);
 /// What is at an index, as a value. A future is waited for. A table with 1..n only is a list, one with string

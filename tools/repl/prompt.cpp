@@ -83,7 +83,9 @@ std::string history_path() {
   folder /= "troupe";
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  return error ? std::string() : (folder / "repl_history").string();
+  const std::filesystem::path file = folder / "repl_history";
+  const bool usable = !error && (!exists(file, error) || is_regular_file(file, error));  // a pipe would wait
+  return usable && !error ? file.string() : std::string();
 }
 
 // Red on terminals, on the stream that errors go to.
@@ -124,7 +126,8 @@ void read_eval_print(Interpreter& interpreter) {
   ::history(history, &event, H_SETUNIQUE, 1);
   const std::string path = history_path();
   if (!path.empty()) {
-    const int fd = open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);  // what people type is theirs
+    // What people type is theirs.
+    const int fd = open(path.c_str(), O_CREAT | O_WRONLY | O_NONBLOCK | O_CLOEXEC, 0600);
     if (fd >= 0) close(fd);
     ::history(history, &event, H_LOAD, path.c_str());
   }

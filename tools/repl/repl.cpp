@@ -11,14 +11,13 @@
 #include <cctype>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <thread>
 
 #include "core/base/ascii.h"
 #include "core/base/error.h"
+#include "core/base/regular_file.h"
 #include "core/base/thread.h"
 #include "ops/environment.h"
 #include "script/show.h"
@@ -205,17 +204,14 @@ void banner(const ReplOptions& options, const Cluster& cluster) {
       cluster.workers().size(), options.workers ? "in as many processes" : "in this process");
 }
 
+std::string bytes_of(const std::string& path) {
+  if (path != "-") return read_regular_file(path, "", "a script", size_t{64} << 20);
+  return {std::istreambuf_iterator<char>(std::cin), {}};
+}
+
 // The text of a script, without a byte order mark; a first line for the system, "#!/usr/bin/env", is a
 // comment.
-std::optional<std::string> contents_of(const std::string& path) {
-  std::string text;
-  if (path == "-") {
-    text.assign(std::istreambuf_iterator<char>(std::cin), {});
-  } else {
-    std::ifstream file(path, std::ios::binary);
-    if (!file || std::filesystem::is_directory(path)) return {};
-    text.assign(std::istreambuf_iterator<char>(file), {});
-  }
+std::string script_in(std::string text, const std::string& path) {
   if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"))
     throw_invalid(path + " is UTF-16: a script is UTF-8 text");
@@ -263,12 +259,15 @@ int drive(Interpreter& interpreter, const ReplOptions& options) {
     ran = true;
   }
   if (!options.script.empty() && code == 0) {
-    const auto text = contents_of(options.script);
-    if (!text) {
-      std::fprintf(stderr, "troupe repl: %s cannot be read\n", options.script.c_str());
-      return 2;
+    std::string bytes;
+    try {
+      bytes = bytes_of(options.script);
+    } catch (const Error& e) {
+      std::fprintf(stderr, "troupe repl: %s\n", e.what());
+      return kExitUsage;
     }
-    code = run_chunk(interpreter, *text, options.script == "-" ? "=stdin" : "@" + options.script);
+    code = run_chunk(interpreter, script_in(std::move(bytes), options.script),
+                     options.script == "-" ? "=stdin" : "@" + options.script);
     ran = true;
   }
   if ((ran && !options.interactive) || interpreter.exit_code()) return code;
@@ -281,7 +280,7 @@ int drive(Interpreter& interpreter, const ReplOptions& options) {
     replay(interpreter);
     return interpreter.exit_code().value_or(0);
   }
-  return run_chunk(interpreter, *contents_of("-"), "=stdin");
+  return run_chunk(interpreter, script_in(bytes_of("-"), "-"), "=stdin");
 }
 
 // Under a launcher each process would be a shell with a cluster of its own.

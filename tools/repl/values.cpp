@@ -10,6 +10,7 @@ namespace troupe::repl {
 namespace {
 
 constexpr int kDeepest = 64;
+constexpr int kSlots = 8;  // of Lua's stack, for a table, its entry, and what looks at that
 
 // "number", "client"
 std::string type_at(lua_State* L, int at) {
@@ -53,9 +54,7 @@ Value any_at(lua_State* L, int at, int depth) {
 }
 
 Value table_at(lua_State* L, int at, int depth) {
-  if (depth > kDeepest)
-    throw_invalid("a table that is within itself, or nested more than 64 deep, cannot travel");
-  luaL_checkstack(L, 4, "too many nested tables");
+  enter_table(L, depth, "cannot travel");
   at = lua_absindex(L, at);
   const auto length = static_cast<int64_t>(lua_rawlen(L, at));
   ValueMap map;
@@ -86,6 +85,13 @@ Value table_at(lua_State* L, int at, int depth) {
 }
 
 }  // namespace
+
+void enter_table(lua_State* L, int depth, const char* what) {
+  if (depth > kDeepest)
+    throw_invalid("a table that is within itself, or nested more than " + std::to_string(kDeepest) +
+                  " deep, " + what);
+  luaL_checkstack(L, kSlots, "too many nested tables");
+}
 
 void push(lua_State* L, Value value) {
   luaL_checkstack(L, 4, "too many nested values");

@@ -7,17 +7,14 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
-#include <cerrno>
 #include <cstring>
 #include <ctime>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <new>
-#include <sstream>
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/regular_file.h"
 #include "core/base/shown.h"
 #include "net/protocol/secret_file.h"
 
@@ -85,16 +82,10 @@ Owned<X509_STORE> store_of(const std::vector<Owned<X509>>& authorities) {
 }
 
 std::string content_of(const char* variable, const std::string& path) {
-  std::error_code why;
-  std::ostringstream text;
-  if (!std::filesystem::is_regular_file(path, why))
-    throw_invalid(fmt::format("{}: {}: {}", variable, path, why ? why.message() : "expected a regular file"));
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  text << file.rdbuf();
-  if (text.str().empty())
-    throw_invalid(fmt::format("{}: {}: {}", variable, path, errno ? std::strerror(errno) : "is empty"));
-  return text.str();
+  const std::string where = std::string(variable) + ": ";
+  std::string text = read_regular_file(path, where, "certificates (PEM)", kMostBytes);
+  if (text.empty()) throw_invalid(where + path + ": is empty");
+  return text;
 }
 
 std::string time_text(const std::tm& time) {
