@@ -107,8 +107,7 @@ Tensor cut_quotient(const Tensor& a, const Tensor& b) { return trunc(div(a, b));
 
 // The quotient is constant between its jumps.
 template <Tensor quotient(const Tensor&, const Tensor&)>
-Op rest(const char* name, const char* text, Tensor with_number(const Tensor&, Scalar),
-        Tensor of_number(Scalar, const Tensor&) = nullptr) {
+Op rest(const char* name, const char* text, WithNumber* with_number, OfNumber* of_number = nullptr) {
   return {.name = name,
           .inputs = "input other",
           .text = text,

@@ -39,8 +39,6 @@ Specs where_spec(const Call& c) {
            c.in[1].dtype()}};
 }
 
-using WithNumber = Tensor(const Tensor&, Scalar);
-
 // A number on the left is compared the other way round.
 template <WithNumber with_number, WithNumber mirrored>
 constexpr Op comparison_op(const char* name, const char* text) {

@@ -86,6 +86,12 @@ using Composition = Tensors(const Call&);
 /// missing one means none; those with needs(i) false are ignored.
 using GradientRule = Tensors(const Backward&);
 
+/// All results by all inputs, with complete attributes.
+using Function = Tensors(std::span<const Tensor> in, const Attrs& attrs);
+/// A tensor and a number, a number and a tensor.
+using WithNumber = Tensor(const Tensor&, Scalar);
+using OfNumber = Tensor(Scalar, const Tensor&);
+
 struct KernelEntry;
 
 /// What find_kernels() found, by kind of device. A copy has found nothing yet.
@@ -134,12 +140,13 @@ struct Op {
   bool widens_bool = false;  ///< so bools, as int64: a result that is not 0 is true
   Promotion promotes = Promotion::none;
   uint8_t promotes_from = 0;  ///< the first input that it is about
-  /// What the function of C++ does more than apply(), for those who call by name (script/operators.h): inputs
-  /// that it converts first, and a number as the second or the first input. Null: nothing, and a number is an
-  /// element of the dtype in which it meets the tensors.
-  Tensors (*function)(std::span<const Tensor> in, const Attrs& attrs) = nullptr;
-  Tensor (*with_number)(const Tensor&, Scalar) = nullptr;
-  Tensor (*of_number)(Scalar, const Tensor&) = nullptr;
+  /// What the function of C++ does more than apply(), for calls by name (script/operators.h): inputs that it
+  /// converts first.
+  Function* function = nullptr;
+  /// A number as the second or the first of two inputs; null: it is an element of the dtype in which it meets
+  /// the tensor.
+  WithNumber* with_number = nullptr;
+  OfNumber* of_number = nullptr;  ///< the number first
   std::vector<Sample> (*samples)() = nullptr;
   FoundKernels kernels = {};
 };
