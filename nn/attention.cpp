@@ -9,6 +9,7 @@
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/attention.h"
+#include "ops/dispatch/promote.h"
 #include "ops/matmul.h"
 #include "ops/view.h"
 
@@ -33,8 +34,11 @@ Tensor parted(const Tensor& x, int64_t heads) {
 
 // q [batch, heads, time, any], k and v [batch, heads, keys, any] -> [batch, time, heads * any].
 Tensor mix(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, Dropout& dropout) {
+  const auto thinned = [&](DType t) {  // of halves in float32
+    return ops::matmul(dropout(ops::attention_weights(ops::to(q, t), ops::to(k, t), causal)), ops::to(v, t));
+  };
   const Tensor mix = dropout.idle() ? ops::scaled_dot_product_attention(q, k, v, {}, 0, causal)
-                                    : ops::matmul(dropout(ops::attention_weights(q, k, causal)), v);
+                                    : ops::rounded_once(v.dtype(), thinned);
   return ops::reshape(ops::transpose(mix, 1, 2), {q.size(0), q.size(2), q.size(1) * q.size(3)});
 }
 

@@ -357,7 +357,9 @@ Tensor div(const Tensor& a, Scalar value) { return apply1(kDivScalar, {a}, {{"va
 Tensor div(Scalar value, const Tensor& a) {
   if (!a.defined()) return apply1(kDiv, {a, a});
   const DType t = floating_type(result_type(a, value));
-  return apply1(kDiv, {wrapped(value, t, a.device()), to(a, t)});
+  return rounded_once(t, [&](DType wide) {
+    return apply1(kDiv, {wrapped(value, wide, a.device()), to(to(a, t), wide)});
+  });
 }
 // In float16 the powers 0.5 and -0.5, to which derivatives lead, are no roots: they differ at -inf and -0.
 Tensor pow(const Tensor& a, Scalar exponent) {

@@ -131,7 +131,12 @@ Labelled product(const Labelled& a, const Labelled& b, const Labels& keep,
       if (holds(other.labels, label)) out.push_back(label);
     return out;
   };
-  const Labelled x = summed(a, needed(a, b)), y = summed(b, needed(b, a));
+  const auto alone = [](const Labelled& one, const Labels& kept) {
+    const bool wide = is_half(one.t.dtype()) &&
+                      !std::ranges::all_of(one.labels, [&](Label label) { return holds(kept, label); });
+    return summed(wide ? Labelled{to(one.t, float32), one.labels} : one, kept);
+  };
+  const Labelled x = alone(a, needed(a, b)), y = alone(b, needed(b, a));
   Labels batch, over, left, right;
   for (const Label label : x.labels) {
     if (!holds(y.labels, label))
@@ -141,9 +146,13 @@ Labelled product(const Labelled& a, const Labelled& b, const Labels& keep,
   }
   for (const Label label : y.labels)
     if (!holds(x.labels, label)) right.push_back(label);
-  const DType t = promote_types(x.t.dtype(), y.t.dtype());  // sums of integers are int64
-  const auto alike = [&](const Tensor& one) { return is_floating(t) ? one : to(one, t); };
-  const Tensor z = matmul(alike(grouped(x, {batch, left, over})), alike(grouped(y, {batch, over, right})));
+  // What was summed alone is int64 of integers and float32 of halves. Products without a sum promote.
+  const DType given = a.t.dtype(), t = promote_types(x.t.dtype(), y.t.dtype());
+  const bool one_dtype = given == b.t.dtype();
+  const auto alike = [&](const Tensor& one) { return one_dtype || !is_floating(t) ? to(one, t) : one; };
+  const Tensor first = grouped(x, {batch, left, over}), second = grouped(y, {batch, over, right});
+  Tensor z = over.empty() ? mul(first, second) : matmul(alike(first), alike(second));
+  if (one_dtype && is_half(given)) z = to(z, given);
   Labelled out;
   std::vector<int64_t> sizes;
   for (const Labels* group : {&batch, &left, &right})

@@ -197,6 +197,9 @@ const Op kLogsumexp{.name = "logsumexp",
                       return {mul(exp(sub(b.in[0], y)), restore_dims(b.grads[0], b.shape(0), reduced))};
                     },
                     .promotes = Promotion::floating,
+                    .function = [](std::span<const Tensor> in, const Attrs& a) -> Tensors {
+                      return {logsumexp(in[0], a.ints("dim"), a.flag("keepdim"))};
+                    },
                     .samples = over_dims};
 
 const Op kVar{.name = "var",
@@ -289,8 +292,11 @@ Tensor amax(const Tensor& x, const IntList& dim, bool keepdim) {
 Tensor amin(const Tensor& x, const IntList& dim, bool keepdim) {
   return apply1(kAmin, {x}, {{"dim", dim}, {"keepdim", keepdim}});
 }
+// The gradient's exponentials are of differences from the result, which is not to be rounded to a half.
 Tensor logsumexp(const Tensor& x, const IntList& dim, bool keepdim) {
-  return apply1(kLogsumexp, {x}, {{"dim", dim}, {"keepdim", keepdim}});
+  const Attrs attrs{{"dim", dim}, {"keepdim", keepdim}};
+  if (!x.defined()) return apply1(kLogsumexp, {x}, attrs);
+  return rounded_once(x.dtype(), [&](DType t) { return apply1(kLogsumexp, {to(x, t)}, attrs); });
 }
 Tensor var(const Tensor& x, const IntList& dim, bool unbiased, bool keepdim) {
   return apply1(kVar, {x}, {{"dim", dim}, {"unbiased", unbiased}, {"keepdim", keepdim}});

@@ -4,6 +4,7 @@
 
 #include "autograd/autograd.h"
 #include "core/base/error.h"
+#include "nn/mixed_heads.h"
 #include "nn/nn.h"
 #include "ops/ops.h"
 #include "tests/support/near.h"
@@ -210,4 +211,14 @@ TEST_CASE("a generator may be a temporary") {
   Generator kept(5);
   CHECK(bit_equal(ops::rand({3}, Generator(5)), ops::rand({3}, kept)));
   CHECK(bit_equal(nn::Linear(2, 3, Generator(6)).weight, nn::Linear(2, 3, Generator(6)).weight));
+}
+
+TEST_CASE("attention with dropout of halves is rounded once") {
+  for (const DType t : {bfloat16, float16}) {
+    Generator g(5);
+    const Tensor x = ops::randn({2, 70, 3 * 2 * 8}, g, t);
+    nn::Dropout dropout(0.25, 7), same(0.25, 7);
+    const Tensor got = nn::mixed_heads(x, 2, true, dropout);
+    CHECK(bit_equal(got, nn::mixed_heads(x.to(float32), 2, true, same).to(t)));
+  }
 }

@@ -117,6 +117,21 @@ TEST_CASE("einsum without an arrow, with dots and without elements") {
   CHECK(bit_equal(ops::einsum("ij,jk->ik", {tensor({{1, 2}}), tensor({{3}, {4}})}), tensor({{11}})));
 }
 
+TEST_CASE("products of einsum that sum nothing are those of mul, in every dtype") {
+  CHECK(bit_equal(ops::einsum("i,j->ij", {tensor({true, false}), tensor({true, true})}),
+                  tensor({{true, true}, {false, false}})));
+  CHECK(bit_equal(ops::einsum("i,i->i", {tensor({0.5, 1}), tensor({0.1, 3}, float64)}),
+                  tensor({0.05, 3}, float64)));
+  CHECK(bit_equal(ops::einsum("ij,k->ik", {tensor({{200, 100}}, uint8), tensor({1, 2}, uint8)}),
+                  tensor({{300, 600}})));
+}
+
+TEST_CASE("einsum rounds no sum of halves before it is multiplied") {
+  const Tensor x = (ops::sample({4, 300}) + 3).to(bfloat16), y = ops::sample({5}).to(bfloat16);
+  const Tensor wide = ops::einsum("ij,k->ik", {x.to(float64), y.to(float64)});
+  CHECK(testing::difference(ops::einsum("ij,k->ik", {x, y}).to(float64), wide, 1.01 * 0x1p-8, 0) == "");
+}
+
 TEST_CASE("einsum refuses a formula that does not fit") {
   const Tensor m = ops::sample({2, 3});
   const auto text = [](const std::string& equation, const Tensors& in) {
