@@ -156,7 +156,8 @@ Future<Tensor> AnyDataParallel::forward(std::vector<int64_t> rows, Join join, co
     if (shared->ways.shard == Shard::none && shared->buffers == 0)
       return begin(*shared, rows, join, what, call, record);
     const uint64_t number = ++shared->messages;
-    return tell_all(shared->replicas, [&](const AnyRef& r) { return kBuffers.send(r, shared->key, number); })
+    return tell_all(shared->replicas,
+                    [&](const AnyRef& r) { return kBuffers.send(r, shared->key, number, record); })
         .then([=] {
           const GradMode mode(record);
           return begin(*shared, rows, join, what, call, record);

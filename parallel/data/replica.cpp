@@ -173,11 +173,11 @@ Tensor give_anchor(const std::string& key) {
   return here->reducer.anchor().slice(0, 0, 0);
 }
 
-Task<void> take_buffers(std::string key, uint64_t number) {
+Task<void> take_buffers(std::string key, uint64_t number, bool record) {
   const auto here = joined(key);
   const Future<void> gathered = here->reducer.gathered();
   co_await gathered;
-  count_sent_from_here();
+  record ? count_sent_from_here() : count_sent_up_to_here();
   if (here->buffers.all().empty()) co_return;
   Tensors brings = here->buffers.all();
   const bool first = here->group.rank() == 0;

@@ -29,8 +29,8 @@ inline constexpr internal::actors::CommonMethod<int64_t(JoinOrder order)> kJoin{
 /// rows or not.
 inline constexpr internal::actors::CommonMethod<Tensor(std::string key)> kAnchor{"replica.anchor"};
 /// Driver to replicas: all take the buffers of the first, and their parameters are whole. `number`: of the
-/// message.
-inline constexpr internal::actors::CommonMethod<void(std::string key, uint64_t number)> kBuffers{
+/// message. `record`: for a pass that is recorded, of a step.
+inline constexpr internal::actors::CommonMethod<void(std::string key, uint64_t number, bool record)> kBuffers{
     "replica.buffers"};
 /// Driver to replicas: whether passes of this context leave their gradients unreduced.
 inline constexpr internal::actors::CommonMethod<void(std::string key, bool on)> kAccumulate{

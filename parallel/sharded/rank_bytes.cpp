@@ -1,6 +1,7 @@
 #include "parallel/sharded/rank_bytes.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "actors/cell/actor_cell.h"
 #include "actors/worker/worker.h"
@@ -28,6 +29,11 @@ struct SentBytes {
   }
 };
 
+struct SentCount {
+  SentBytes before;
+  std::optional<SentBytes> end = {};  // empty: it goes on
+};
+
 int64_t bytes_of(const Tensor& t) { return t.defined() ? static_cast<int64_t>(t.nbytes()) : 0; }
 
 void add_parameters(Actor& actor, RankBytes& out) {
@@ -48,14 +54,20 @@ void add_parameters(Actor& actor, RankBytes& out) {
   for (const Tensor& p : actor.parameters()) {
     if (std::ranges::find(counted, p.impl()) != counted.end()) continue;
     out.whole += bytes_of(p), out.parameters += bytes_of(p);
-    if (p.requires_grad()) out.gradients += bytes_of(p);
+    (p.requires_grad() ? out.gradients : out.frozen) += bytes_of(p);
   }
 }
 
 }  // namespace
 
 void count_sent_from_here() {
-  internal::actors::current_cell()->attachments()[kSentBefore] = SentBytes::now();
+  internal::actors::current_cell()->attachments()[kSentBefore] = SentCount{SentBytes::now()};
+}
+
+void count_sent_up_to_here() {
+  auto& attachments = internal::actors::current_cell()->attachments();
+  if (const auto at = attachments.find(kSentBefore); at != attachments.end())
+    if (auto& count = std::any_cast<SentCount&>(at->second); !count.end) count.end = SentBytes::now();
 }
 
 RankBytes rank_bytes(Actor& actor) {
@@ -67,8 +79,9 @@ RankBytes rank_bytes(Actor& actor) {
       for (const auto& [name, t] : s->state())
         if (t.dim() > 0) out.state += bytes_of(t);
   if (const auto before = cell->attachments().find(kSentBefore); before != cell->attachments().end()) {
-    const auto then = std::any_cast<SentBytes>(before->second), now = SentBytes::now();
-    out.sent = now.in_groups - then.in_groups, out.converted = now.converted - then.converted;
+    const auto count = std::any_cast<SentCount>(before->second);
+    const SentBytes end = count.end.value_or(SentBytes::now());
+    out.sent = end.in_groups - count.before.in_groups, out.converted = end.converted - count.before.converted;
   }
   return out;
 }
@@ -76,7 +89,8 @@ RankBytes rank_bytes(Actor& actor) {
 RankBytes expected_of(const std::vector<RankBytes>& replicas, size_t r, const ShardWays& ways) {
   const RankBytes& has = replicas.at(r);
   const auto n = static_cast<double>(replicas.size()), uses = static_cast<double>(ways.uses);
-  const auto parts = static_cast<double>(has.in_parts), others = static_cast<double>(has.whole) - parts;
+  const auto parts = static_cast<double>(has.in_parts), frozen = static_cast<double>(has.frozen),
+             others = static_cast<double>(has.whole) - parts - frozen;
   double states = 0;
   for (const RankBytes& b : replicas) states += static_cast<double>(b.state);
   const bool cuts_gradients = ways.shard == Shard::gradients || ways.shard == Shard::all;
@@ -84,7 +98,7 @@ RankBytes expected_of(const std::vector<RankBytes>& replicas, size_t r, const Sh
   const double sends = (of_parts * parts + (ways.shard == Shard::state ? 3 : 2) * others) * (n - 1) / n;
   const auto whole_bytes = [](double bytes) { return static_cast<int64_t>(bytes); };
   RankBytes out = has;
-  out.parameters = whole_bytes(others + parts / n);
+  out.parameters = whole_bytes(frozen + others + parts / n);
   out.gradients = whole_bytes(others / (cuts_gradients ? n : 1) + parts / n);
   out.state = whole_bytes(states / n);
   out.sent = whole_bytes(sends) + has.converted;

@@ -14,12 +14,13 @@ namespace troupe::parallel {
 struct RankBytes {
   std::string actor;       ///< "Net#0:3 on w1"
   int64_t whole = 0;       ///< of all its parameters, if replicas divided none
+  int64_t frozen = 0;      ///< those of them that need no gradient, and are not divided
   int64_t in_parts = 0;    ///< those of them that are in parallel::Sharded parts, with Shard::all
   int64_t parameters = 0;  ///< that it keeps between steps
   int64_t gradients = 0;   ///< that it has after a pass, if all parameters have one
   int64_t state = 0;       ///< of its optimizers, as it is now
-  /// What its worker has sent in operations of groups since the actor's last step, or call, began; 0 before
-  /// the first. Measured; without what devices send each other.
+  /// What its worker has sent in operations of groups since the actor's last step began, until calls that
+  /// record nothing came; 0 before the first. Measured; without what devices send each other.
   int64_t sent = 0;
   /// Of that, what formulas say of its conversions over ranks (parallel/tensor/convert.h).
   int64_t converted = 0;
@@ -40,8 +41,10 @@ RankBytes expected_of(const std::vector<RankBytes>& replicas, size_t r, const Sh
 /// The same as a table for people, with a name for each row. `stages`: with what went to other stages.
 std::string bytes_table(const std::vector<std::pair<std::string, RankBytes>>& rows, bool stages = false);
 
-/// In the mailbox of an actor: a step of it, or a call, begins.
+/// In the mailbox of an actor: a step of it begins.
 void count_sent_from_here();
+/// In the mailbox of an actor: what it sends from here on is of no step, but an evaluation's, say.
+void count_sent_up_to_here();
 /// In the mailbox of an actor: what it keeps, and sent since then.
 RankBytes rank_bytes(Actor& actor);
 

@@ -31,6 +31,9 @@ struct ReportNet : nn::Module {
   std::deque<Sharded<nn::Linear>> layers;
 };
 struct ReportActor : nn::ModuleActor<ReportNet> {
+  explicit ReportActor(int64_t frozen) {
+    for (int64_t i = 0; i < frozen; ++i) net.layers[size_t(i)].module.requires_grad_(false);
+  }
   Task<Tensor> loss(Tensor x) {
     const Tensor out = co_await net(x);
     co_return ops::mean(out * out);
@@ -42,9 +45,10 @@ struct ReportWorld {
   SimCluster cluster;
   std::optional<DataParallel<ReportActor>> net;
   std::optional<optim::Distributed<optim::Adam>> optimizer;
-  ReportWorld(size_t n, Shard shard, Per per) : cluster(1, int(n) + 1, hosting<ReportActor>()) {
+  ReportWorld(size_t n, Shard shard, Per per, int64_t frozen = 0)
+      : cluster(1, int(n) + 1, hosting<ReportActor>()) {
     std::vector<RRef<ReportActor>> all;
-    for (size_t r = 0; r < n; ++r) all.push_back(cluster.spawn<ReportActor>(0, r + 1));
+    for (size_t r = 0; r < n; ++r) all.push_back(cluster.spawn<ReportActor>(0, r + 1, frozen));
     net.emplace(all, DataParallelOptions{.shard = shard, .gather = per, .reduce = per});
     cluster.await(net->ready()).value();
     optimizer.emplace(*net, optim::AdamOptions{.lr = 1e-3});
@@ -53,12 +57,14 @@ struct ReportWorld {
     optimizer.reset(), net.reset();
     cluster.settle();
   }
+  Tensor loss() {
+    return cluster
+        .await(net->mean<&ReportActor::loss>(split(ops::sin(arange(8 * 512).to(float32)).reshape({8, 512}))))
+        .value();
+  }
   void step() {
     autograd::Context context(cluster.worker(0));
-    const Tensor loss = cluster
-                            .await(net->mean<&ReportActor::loss>(
-                                split(ops::sin(arange(8 * 512).to(float32)).reshape({8, 512}))))
-                            .value();
+    const Tensor loss = this->loss();
     cluster.await(context.backward_async(loss)).value();
     cluster.await(optimizer->step_async(context)).value();
   }
@@ -108,5 +114,38 @@ TEST_CASE("what replicas report of themselves is what formulas say, and what the
       CHECK_THAT(report.str(), Contains(report.replicas[r].actor));
     }
     CHECK_THAT(report.str(), Contains("of a model of 4.0 MiB") && Contains("by formula"));
+  }
+}
+
+TEST_CASE("reports count what trains, and what the last step sent, not an evaluation after it") {
+  const size_t n = 2;
+  const double half = 2 * 4 * 512 * 512;  // of four layers two are frozen
+  struct Formula {
+    Shard shard;
+    double trained, sent;  // of the half that trains: what a replica keeps of it
+    Per per = Per::use;
+  };
+  for (const Formula& f :
+       {Formula{Shard::none, 1, 2}, Formula{Shard::state, 1, 3}, Formula{Shard::gradients, 1, 2},
+        Formula{Shard::all, 0.5, 3}, Formula{Shard::all, 0.5, 2, Per::step}}) {
+    INFO(word(f.shard) << ", once: " << (f.per == Per::step));
+    ReportWorld world(n, f.shard, f.per, 2);
+    world.step();
+    world.step();
+    const auto check = [&] {
+      const ReplicasReport report = world.cluster.await(world.net->report()).value();
+      for (size_t r = 0; r < n; ++r)
+        for (const RankBytes& b : {report.replicas[r], report.expected(r)}) {
+          CHECK(double(b.whole) == 2 * half);
+          CHECK(double(b.frozen) == half);
+          CHECK(double(b.parameters) == Approx(half + f.trained * half).epsilon(0.001));
+          CHECK(double(b.sent) == Approx(f.sent * half / 2).epsilon(0.02));
+        }
+    };
+    check();
+    for (int i = 0; i < 3; ++i) world.loss();
+    check();
+    world.step();
+    check();
   }
 }

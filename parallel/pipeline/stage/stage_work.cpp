@@ -76,7 +76,7 @@ Steps& steps() {
   return **std::any_cast<std::shared_ptr<Steps>>(&kept);
 }
 
-Step& step_of(const WorkId& id) {
+Step& step_of(const WorkId& id, bool record = true) {
   Step& step = steps()[{id.pipeline, id.stage}];
   if (step.number > id.step)
     throw_error(ErrorKind::cancelled,
@@ -85,7 +85,7 @@ Step& step_of(const WorkId& id) {
     step.norms->end(false);
     step = {};
     step.number = id.step;
-    count_sent_from_here();
+    record ? count_sent_from_here() : count_sent_up_to_here();
   }
   return step;
 }
@@ -130,8 +130,8 @@ Task<ForwardResult> forward(Actor& actor, ForwardOrder order) {
   }
   if (order.meeting && frame().context) tp::MeetingsOfWorker::here("pipeline")->number_call(order.meeting);
   GradMode mode(order.record);
-  const auto norms = step_of(order.id).norms;
-  const auto packed = step_of(order.id).packed;
+  const auto norms = step_of(order.id, order.record).norms;
+  const auto packed = step_of(order.id, order.record).packed;
   std::optional<ops::PackedWeights::Use> use;
   if (order.packs) use.emplace(*packed);
   norms->begin(actor);
@@ -163,7 +163,7 @@ Task<ForwardResult> forward(Actor& actor, ForwardOrder order) {
     for (const Tensor& t : floating_of(output)) live.outputs.push_back(without_elements(t));
     for (Value& skip : skips)
       for (const Tensor& t : floating_of(skip)) live.outputs.push_back(without_elements(t));
-    step_of(order.id).live[order.id.micro_batch] = std::move(live);
+    step_of(order.id, order.record).live[order.id.micro_batch] = std::move(live);
   }
   const auto leave = [](Tensor& t) {  // the graph ends here: the pipeline itself carries gradients on
     if (t.defined()) t = t.detach();
