@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <map>
 
-#include "tools/program.h"
-#include "troupe/troupe.h"
+#include <troupe/tools/program.h>
+#include <troupe/troupe.h>
 using namespace troupe;
 
 // A pole on a cart that is pushed left or right 50 times a second (Barto, Sutton and Anderson 1983), in SI

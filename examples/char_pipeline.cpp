@@ -1,11 +1,11 @@
 // A transformer learns a text file character by character, in stages over the workers: alone, or with
 // `troupe run -n 3 char_pipeline FILE`. The first stage's embedding is the last one's matrix, too.
-#include "data/text.h"
-#include "parallel/layout/layout.h"
-#include "parallel/pipeline/split.h"
-#include "tools/draw/timeline.h"
-#include "tools/program.h"
-#include "troupe/troupe.h"
+#include <troupe/data.h>
+#include <troupe/layout.h>
+#include <troupe/pipeline.h>
+#include <troupe/tools/draw/timeline.h>
+#include <troupe/tools/program.h>
+#include <troupe/troupe.h>
 using namespace troupe;
 
 struct Sizes {

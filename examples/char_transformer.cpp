@@ -1,8 +1,8 @@
 // A transformer learns a text file character by character, and writes some of its own.
-#include "autograd/checkpoint.h"
-#include "data/text.h"
-#include "tools/program.h"
-#include "troupe/troupe.h"
+#include <troupe/data.h>
+#include <troupe/gradients.h>
+#include <troupe/tools/program.h>
+#include <troupe/troupe.h>
 using namespace troupe;
 
 struct Model : nn::Layer {  // ids [batch, time] -> logits [batch, time, vocabulary]

@@ -1,9 +1,9 @@
 // Digits, learnt by replicas of one model, each with its rows of every batch: alone (`data_parallel`), or
 // `troupe run -n 4 data_parallel`. The same losses, up to rounding, on any number of workers.
-#include "parallel/data/data_parallel.h"
-#include "data/digits.h"
-#include "tools/program.h"
-#include "troupe/troupe.h"
+#include <troupe/data.h>
+#include <troupe/replicas.h>
+#include <troupe/tools/program.h>
+#include <troupe/troupe.h>
 using namespace troupe;
 using parallel::split;
 

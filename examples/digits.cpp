@@ -1,8 +1,7 @@
 // A digit classifier whose two halves live on two workers: alone (`digits`), or `troupe run -n 3 digits`.
-#include "data/digits.h"
-#include "data/idx.h"
-#include "tools/program.h"
-#include "troupe/troupe.h"
+#include <troupe/data.h>
+#include <troupe/tools/program.h>
+#include <troupe/troupe.h>
 using namespace troupe;
 
 struct Bottom : Actor {  // [batch, 784] -> [batch, 128]

@@ -1,8 +1,7 @@
 // A convolutional network learns handwritten digits in one process: the t10k file of MNIST, or drawn digits.
-#include "data/digits.h"
-#include "data/idx.h"
-#include "tools/program.h"
-#include "troupe/troupe.h"
+#include <troupe/data.h>
+#include <troupe/tools/program.h>
+#include <troupe/troupe.h>
 using namespace troupe;
 
 int main(int argc, char** argv) {

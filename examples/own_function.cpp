@@ -3,11 +3,10 @@
 #include <cmath>
 #include <cstdio>
 
-#include "autograd/opcheck.h"
-#include "ops/dispatch/check.h"
-#include "ops/dispatch/kernel_table.h"
-#include "tools/flags/flags.h"
-#include "troupe/troupe.h"
+#include <troupe/autograd/opcheck.h>
+#include <troupe/operators.h>
+#include <troupe/tools/flags/flags.h>
+#include <troupe/troupe.h>
 using namespace troupe;
 
 // Rounds to 1/levels. That is flat almost everywhere: the gradient goes straight through where |x| <= 1.

@@ -4,10 +4,10 @@
 // so that the loss has gradients. Alone (`pinn`), or `troupe run -n 3 pinn`.
 #include <cmath>
 
-#include "tools/draw/chart.h"
-#include "tools/flags/progress.h"
-#include "tools/program.h"
-#include "troupe/troupe.h"
+#include <troupe/tools/draw/chart.h>
+#include <troupe/tools/flags/progress.h>
+#include <troupe/tools/program.h>
+#include <troupe/troupe.h>
 using namespace troupe;
 
 struct Half : Actor {  // two layers of the network, in float64

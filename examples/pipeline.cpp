@@ -2,11 +2,11 @@
 // step did.
 #include <cstdio>
 
-#include "data/digits.h"
-#include "parallel/pipeline/split.h"
-#include "tools/draw/timeline.h"
-#include "tools/flags/flags.h"
-#include "troupe/troupe.h"
+#include <troupe/data.h>
+#include <troupe/pipeline.h>
+#include <troupe/tools/draw/timeline.h>
+#include <troupe/tools/flags/flags.h>
+#include <troupe/troupe.h>
 using namespace troupe;
 
 struct Net {  // the model, as every worker can make it; each keeps its layers only

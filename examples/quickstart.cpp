@@ -1,8 +1,8 @@
 // Learns y = sin(3x) with a model whose two halves live on two workers; the loss ends below 0.001.
 #include <cstdio>
 
-#include "tools/flags/flags.h"
-#include "troupe/troupe.h"
+#include <troupe/tools/flags/flags.h>
+#include <troupe/troupe.h>
 using namespace troupe;
 
 struct Half : Actor {  // a shard: state and methods, one message at a time; parameters are found

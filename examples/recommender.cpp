@@ -3,10 +3,10 @@
 // `troupe run -n 7 recommender`, a worker for each part, with the same bits.
 #include <deque>
 
-#include "parallel/pipeline/pipeline.h"
-#include "parallel/server/served_table.h"
-#include "tools/program.h"
-#include "troupe/troupe.h"
+#include <troupe/pipeline.h>
+#include <troupe/server.h>
+#include <troupe/tools/program.h>
+#include <troupe/troupe.h>
 using namespace troupe;
 using namespace troupe::parallel;
 

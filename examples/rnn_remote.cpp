@@ -1,9 +1,9 @@
 // An LSTM learns a text character by character; its embedding and its decoder, which grow with the
 // vocabulary, live on a server, and gradients run through the calls to it. Alone (`rnn_remote FILE`), or
 // `troupe run -n 3 rnn_remote FILE`, with the same bits.
-#include "data/text.h"
-#include "tools/program.h"
-#include "troupe/troupe.h"
+#include <troupe/data.h>
+#include <troupe/tools/program.h>
+#include <troupe/troupe.h>
 using namespace troupe;
 
 template <class Layer>

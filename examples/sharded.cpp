@@ -1,9 +1,9 @@
 // A transformer learns a text file character by character, cut in the ways that a mesh names: into stages
 // (pp), layers over ranks (tp), replicas (dp): `troupe run -n 8 sharded FILE --mesh dp=2,pp=2,tp=2`.
-#include "data/text.h"
-#include "tools/program.h"
-#include "troupe/pipeline.h"
-#include "troupe/tensor_parallel.h"
+#include <troupe/data.h>
+#include <troupe/pipeline.h>
+#include <troupe/tensor_parallel.h>
+#include <troupe/tools/program.h>
 using namespace troupe;
 
 constexpr int64_t kContext = 64, kHeads = 4, kBlocks = 4;

@@ -1,6 +1,6 @@
 // Three arms of a spiral, told apart by a small perceptron; no files, no cluster.
-#include "tools/program.h"
-#include "troupe/troupe.h"
+#include <troupe/tools/program.h>
+#include <troupe/troupe.h>
 using namespace troupe;
 
 // Points of `arms` arms, noisy: x [count, 2], y [count], the arm.

@@ -3,9 +3,9 @@
 #include <cstdio>
 #include <thread>
 
-#include "parallel/server/served_parameters.h"
-#include "tools/program.h"
-#include "troupe/troupe.h"
+#include <troupe/server.h>
+#include <troupe/tools/program.h>
+#include <troupe/troupe.h>
 using namespace troupe;
 
 constexpr int64_t kFeatures = 20;

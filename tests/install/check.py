@@ -72,4 +72,9 @@ with tempfile.TemporaryDirectory(prefix="troupe-install-") as folder:
         for line in re.findall(r"#\s*include\s*(.*)", header.read_text()):
             if re.match(r'"(?!troupe/)|<(caf|capnp|kj|dnnl|oneapi|fmt|spdlog|CLI|nlohmann)', line):
                 sys.exit(f"{header}: #include {line}")
+    # Examples are compiled against the same headers in the build: each names only what is here.
+    for example in sorted((pathlib.Path(source) / "examples").rglob("*.cpp")):
+        for line in re.findall(r"#\s*include\s*(.*)", example.read_text()):
+            if not re.match(r"<(?!troupe/)[\w/.]+>", line) and not (prefix / "include" / line.strip("<>")).is_file():
+                sys.exit(f"{example}: #include {line}, which an installed tree does not have")
 print("install: all projects were built and gave the same alone and as three processes")
