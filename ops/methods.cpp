@@ -39,7 +39,8 @@ Tensor TensorMethods::expand(const IntList& shape) const { return ops::expand(se
 Tensor TensorMethods::expand_as(const Tensor& other) const {
   return ops::expand(self(), ops::to_list(other.shape()));
 }
-Tensor TensorMethods::slice(int64_t dim, int64_t start, int64_t stop, int64_t step) const {
+Tensor TensorMethods::slice(int64_t dim, std::optional<int64_t> start, std::optional<int64_t> stop,
+                            int64_t step) const {
   return ops::slice(self(), dim, start, stop, step);
 }
 Tensor TensorMethods::select(int64_t dim, int64_t index) const { return ops::select(self(), dim, index); }

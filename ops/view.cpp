@@ -379,8 +379,10 @@ Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1) {
 Tensor permute(const Tensor& x, const IntList& dims) { return apply1(kPermute, {x}, {{"dims", dims}}); }
 Tensor reshape(const Tensor& x, const IntList& shape) { return apply1(kReshape, {x}, {{"shape", shape}}); }
 Tensor expand(const Tensor& x, const IntList& shape) { return apply1(kExpand, {x}, {{"shape", shape}}); }
-Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t stop, int64_t step) {
-  return apply1(kSlice, {x}, {{"dim", dim}, {"start", start}, {"stop", stop}, {"step", step}});
+Tensor slice(const Tensor& x, int64_t dim, std::optional<int64_t> start, std::optional<int64_t> stop,
+             int64_t step) {
+  return apply1(kSlice, {x},
+                {{"dim", dim}, {"start", start.value_or(0)}, {"stop", stop.value_or(kEnd)}, {"step", step}});
 }
 Tensor squeeze(const Tensor& x, int64_t dim) { return apply1(kSqueeze, {x}, {{"dim", dim}}); }
 Tensor unsqueeze(const Tensor& x, int64_t dim) { return apply1(kUnsqueeze, {x}, {{"dim", dim}}); }

@@ -1,6 +1,8 @@
 // Views of a tensor's elements in another geometry, and the copies next to them (clone, to, flip, tril,
 // triu).
 #pragma once
+#include <optional>
+
 #include "ops/dispatch/op.h"
 
 namespace troupe::ops {
@@ -12,9 +14,10 @@ Tensor permute(const Tensor& x, const IntList& dims);
 Tensor reshape(const Tensor& x, const IntList& shape);
 /// Repeats dimensions of size 1 (and adds leading ones) without copying; -1 keeps a size.
 Tensor expand(const Tensor& x, const IntList& shape);
-/// Elements start, start + step, ... before stop along dim. Negative start and stop count from the end; both
-/// are cut to the size. step >= 1.
-Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t stop, int64_t step = 1);
+/// Elements start, start + step, ... before stop along dim; from the first, to the last, where nothing is
+/// said. Negative start and stop count from the end; both are cut to the size. step >= 1.
+Tensor slice(const Tensor& x, int64_t dim = 0, std::optional<int64_t> start = {},
+             std::optional<int64_t> stop = {}, int64_t step = 1);
 /// Removes dimension dim if it has size 1.
 Tensor squeeze(const Tensor& x, int64_t dim);
 /// Adds a dimension of size 1 before dim (-1: at the end).

@@ -47,10 +47,14 @@ PAGES = [
     ("operators", "Operators of your own", "troupe/operators.h", "ops/dispatch/op.h ops/dispatch/kernel_table.h ops/dispatch/check.h ops/gradient_rules.h "
      "ops/dispatch/threads.h ops/cpu/gemm/packed_weights.h"),
 ]
+# One page of declarations alone: operators, the members of Tensor, initial values.
+SIGNATURES = [("Members of Tensor", "core/tensor/tensor_methods.h")] + [
+    ("`nn::init`", "nn/init.h"), ("Tensors of numbers", "core/tensor/creation.h")] + [
+    (None, line.split('"')[1]) for line in (root / "ops/ops.h").read_text().split("\n") if line.startswith('#include "ops/') and "/dispatch/" not in line and "/cpu/" not in line]
 HIDDEN = re.compile(r"\b(internal|detail|testing)\b")
 # Public for the library's own sake: programs do not use them.
 OURS = {"Edge", "ViewOrigin", "TensorImpl", "TensorData", "ThenResult", "install_distributed", "install_modules",
-        "builtin_actors", "install_meshes", "install_whole_models", "count_sent_from_here", "rank_bytes", "expected_of", "bytes_table", "HasMemberParts", "MemberPart", "buckets_of", "ReplicaOf", "ModuleReplica", "set_accumulating", "anchor", "mesh_of_its_own", "workers_of", "put", "count_copies_once", "rank_in", "checked_sizes", "IsAlong", "LinearCut", "count_names", "FoundKernels", "refer_to_self", "set_parameter_finder", "as_source", "made_parts", "Drawn", "core_"}
+        "builtin_actors", "install_meshes", "install_whole_models", "count_sent_from_here", "count_sent_up_to_here", "rank_bytes", "expected_of", "bytes_table", "HasMemberParts", "MemberPart", "buckets_of", "ReplicaOf", "ModuleReplica", "set_accumulating", "anchor", "mesh_of_its_own", "workers_of", "put", "count_copies_once", "rank_in", "checked_sizes", "IsAlong", "LinearCut", "count_names", "FoundKernels", "refer_to_self", "set_parameter_finder", "as_source", "made_parts", "Drawn", "core_"}
 SETTINGS = """FULL_PATH_NAMES = YES
 STRIP_FROM_PATH = {root}
 GENERATE_HTML = NO
@@ -193,8 +197,9 @@ def line_of(node):
     return int(node.find("location").get("line"))
 
 
-def read(files):
-    """{file: [(line, heading or None, members, words, name)]} of classes and functions, in the order of the file."""
+def read(files, silent=()):
+    """{file: [(line, heading or None, members, words, name)]} of classes and functions, in the order of the file; of files that are
+    `silent`, also of functions without a text."""
     with tempfile.TemporaryDirectory() as out:
         settings = pathlib.Path(out) / "Doxyfile"
         settings.write_text(SETTINGS.format(root=root, out=out, files=" ".join(str(root / f) for f in files)))
@@ -212,18 +217,38 @@ def read(files):
                 owner = name[8:]
                 for m in members:
                     file = m.find("location").get("file")
-                    if file in found and words_of(m) and not HIDDEN.search(declaration(m, owner).split("(")[0].split()[-1]):
+                    if file in found and (words_of(m) or file in silent) and not HIDDEN.search(declaration(m, owner).split("(")[0].split()[-1]):
                         found[file].append((line_of(m), None, [m], "", owner))
                 continue
             if compound.get("prot") == "private" or "<" in name or name.split("::")[-1] in OURS:
                 continue
             file, words = compound.find("location").get("file"), words_of(compound)
             members = sorted((m for m in members if m.find("location").get("file") == file), key=line_of)
-            if file in found and (words or any(words_of(m) for m in members)):
+            if file in found and (words or file in silent or any(words_of(m) for m in members)):
                 parameters = [p.split()[-1] for p in template_of(compound)[10:-2].split(", ")] if template_of(compound) else []
                 shown = f"`{name[8:]}{'<' + ', '.join(parameters) + '>' if parameters else ''}`"
                 found[file].append((line_of(compound), shown, members, words, ""))
     return {file: sorted(entries, key=lambda e: e[0]) for file, entries in found.items()}
+
+
+def signatures():
+    """The page of declarations: of each file the functions, as they are called, with the defaults."""
+    files = [file for _, file in SIGNATURES]
+    found = read(files, silent=files)
+    lines = ["# C++ signatures", "", "Every function of tensors and every member of `Tensor` as C++ has it, with its defaults, which are libtorch's. [Operators](../operators.md) says what "
+             "each does; functions are in `troupe` by name alone where a tensor is an argument (`relu(x)`), and else `ops::`. Written from the headers by `./dev docs`.", ""]
+    for title, file in SIGNATURES:
+        shown = []
+        for _, heading, members, _, owner in found[file]:
+            for m in members:
+                text = declaration(m, "")
+                if m.get("kind") == "function" and "internal::" not in text and not re.match(r"(virtual |explicit )?[A-Z]\w*\(", text) and "TensorMethods" not in text:
+                    shown.append(re.sub(r"\) const$", ")", text) + ";")
+        if not shown:
+            continue
+        title = title or "`" + file.split("/")[-1][:-2].replace("_", " ") + "`"
+        lines += [f"## {title}", "", "```text", *dict.fromkeys(shown), "```", ""]
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def pages():
@@ -248,6 +273,8 @@ def pages():
                 lines += [*loose, ""]
         out[f"{page}.md"] = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
         index.append(f"| [{title}]({page}.md) | {', '.join(f'`{n}`' for n in dict.fromkeys(names))} |")
+    out["signatures.md"] = signatures()
+    index.append("| [Signatures](signatures.md) | all functions of tensors and members of `Tensor`, with defaults |")
     out["README.md"] = "\n".join(index) + "\n"
     return out
 

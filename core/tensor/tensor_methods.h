@@ -38,7 +38,8 @@ class TensorMethods {
   Tensor unsqueeze(int64_t dim) const;
   Tensor expand(const IntList& shape) const;
   Tensor expand_as(const Tensor& other) const;
-  Tensor slice(int64_t dim, int64_t start, int64_t stop, int64_t step = 1) const;
+  Tensor slice(int64_t dim = 0, std::optional<int64_t> start = {}, std::optional<int64_t> stop = {},
+               int64_t step = 1) const;
   Tensor select(int64_t dim, int64_t index) const;
   Tensor narrow(int64_t dim, int64_t start, int64_t length) const;
   Tensors unbind(int64_t dim = 0) const;
