@@ -34,7 +34,9 @@ namespace troupe::autograd {
 /// A backward() that waits for others is a Task: `static Task<Tensors> backward(Ctx&, Tensors grads)`, with
 /// co_await. It runs as work of the actor that called apply(), once in each pass of a context that reaches
 /// it, also if no gradient came (then with zeros, or undefined ones); several passes run it at a time. A pass
-/// that fails ends it where it waits. A local backward() or grad() refuses it before anything has run.
+/// that comes by some parts of a call of several actors (ActorMesh::call) and not by others is refused, since
+/// those might wait for these. One that fails ends it where it waits. A local backward() or grad() refuses it
+/// before anything has run.
 template <class T>
 struct Function {
   using Ctx = FunctionCtx;

@@ -1,5 +1,7 @@
 // A recorded step whose gradient rule waits: for other workers, for a file, for parameters to be gathered.
 #pragma once
+#include <atomic>
+
 #include "core/async/future.h"
 #include "core/graph/node.h"
 
@@ -15,14 +17,24 @@ namespace troupe::autograd {
 /// the future. Local passes refuse such a graph before anything has run.
 class WaitingRule {
  public:
+  /// Whether this process has ever made one.
+  static bool any() { return any_.load(std::memory_order_relaxed); }
   /// Gradients of the results (undefined: none came), one per result, to gradients of the inputs (undefined:
   /// none). What it throws, and what the future fails with, fails the pass.
   /// `pass`: its number, which is the same on all workers and no other pass has; or that under which it meets
   /// passes of others (BackwardOptions::meeting).
   virtual Future<Tensors> begin(Tensors grads, uint64_t pass) = 0;
+  /// A number of those whose steps it waits for, which is the same in all of these; 0: it may wait for any.
+  virtual uint64_t among() const { return 0; }
 
  protected:
+  WaitingRule() {
+    if (!any()) any_ = true;
+  }
   ~WaitingRule() = default;
+
+ private:
+  inline static std::atomic<bool> any_{false};
 };
 
 /// A step that does nothing else. Users write an autograd::Function whose backward() is a Task.

@@ -89,6 +89,9 @@ class GroupEngine final : public actors::Extension {
   void forget(const Group& group);
 
   void worker_lost(WorkerId id, const Error& why) override;
+  void waits(std::vector<std::string>& all) const override {
+    for (std::string& one : table_->waits()) all.push_back(std::move(one));
+  }
   void stop() override;
 
  private:

@@ -15,6 +15,7 @@ struct CallerState {
   uint64_t context = 0;
   std::shared_ptr<ActorCell> cell;  ///< the calling actor; null outside actors
   std::string label;                ///< "Layer::forward", for error texts
+  uint64_t joint = 0;               ///< CallOptions::joint
 };
 
 }  // namespace troupe::internal::actors

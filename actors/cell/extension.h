@@ -1,5 +1,8 @@
 // An extension is the state that an upper layer keeps with a worker.
 #pragma once
+#include <string>
+#include <vector>
+
 #include "core/base/error.h"
 #include "core/value/value.h"
 
@@ -13,6 +16,8 @@ class Extension {
   virtual void worker_lost(WorkerId, const Error&) {}
   /// The user wants to stop: give up what is being waited for.
   virtual void interrupted(const Error&) {}
+  /// What is waited for here, in words: for the error of what takes too long.
+  virtual void waits(std::vector<std::string>&) const {}
   /// The worker stops: let go of actors and invocations, and keep none from now on.
   virtual void stop() {}
 };

@@ -96,6 +96,12 @@ class Worker final : public net::Events {
       if (*type == typeid(T)) return static_cast<T*>(extension.get());
     return nullptr;
   }
+  /// What extensions wait for, in words (Extension::waits()).
+  std::vector<std::string> waits() const {
+    std::vector<std::string> all;
+    for (const auto& [type, extension] : extensions_) extension->waits(all);
+    return all;
+  }
   /// Calls to `name` on this worker go to `handler`, on the delivering thread: it must not block, and
   /// completes the invocation now or later. Messages are declared (Service in actors/worker/service.h), which
   /// adds them here. `takes_unplaced`: also those whose contents could not be taken in.

@@ -55,7 +55,7 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
   const bool no_result =
       options.one_way && to_actor && !options.store_as;  // handled whatever becomes of who told
   PendingCall pending;
-  pending.caller = {target.owner, frame().context, current_cell(), std::move(label)};
+  pending.caller = {target.owner, frame().context, current_cell(), std::move(label), options.joint};
   pending.to_actor = to_actor;
   pending.by = frame().call.get();
   pending.no_result = no_result;

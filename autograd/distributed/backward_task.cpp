@@ -70,7 +70,8 @@ void BackwardTask::run_exact() {
 }
 
 void BackwardTask::later(Node& node, Tensors out, uint32_t number) {
-  waiting.push_back({dynamic_cast<WaitingRule&>(node).begin(std::move(out), meeting()), number});
+  waiting.push_back(
+      {dynamic_cast<WaitingRule&>(node).begin(std::move(out), meeting()), number, Ref<Node>(&node)});
   if (!waiting.back().result.valid())
     throw_invalid("[backward] " + node.name() + " gave an empty future for its gradients");
 }

@@ -55,6 +55,7 @@ struct BackwardTask final : TaskHead, Sink {
   struct Waiting {
     Future<Tensors> result;          // of a hook: nothing
     std::optional<uint32_t> ticket;  // of the step that it is; none: a hook
+    Ref<Node> step = {};
   };
   std::vector<Waiting> waiting;
   /// Of a task that goes on from there: what has come.

@@ -1,6 +1,7 @@
 #include "autograd/distributed/context.h"
 
 #include "autograd/distributed/dist_engine.h"
+#include "autograd/distributed/joint_results.h"
 #include "autograd/engine.h"
 #include "core/base/fork.h"
 
@@ -38,9 +39,18 @@ RunOptions how(const BackwardOptions& options) {
   return {.retain_graph = options.retain_graph, .create_graph = options.create_graph};
 }
 
+// The pass comes by all parts of joint calls whose steps wait for each other, or by none.
+void check_joint(DistEngine& engine, uint64_t context, const std::vector<Edge>& roots) {
+  const auto state = engine.contexts().find(context);
+  if (!state) return;
+  if (const auto joint = state->keep<JointResults>([] { return std::shared_ptr<JointResults>(); }))
+    joint->check(roots, *state);
+}
+
 Future<void> run_back(DistEngine& engine, uint64_t context, const Tensors& roots, const Tensors& grads,
                       const BackwardOptions& options) {
   const std::vector<Edge> edges = root_edges("backward", roots);
+  check_joint(engine, context, edges);
   return engine.passes().backward(context, edges, root_grads("backward", roots, grads, options.create_graph),
                                   how(options), options.only_inputs, options.meeting);
 }
@@ -51,6 +61,7 @@ Future<Tensors> run_grad(DistEngine& engine, uint64_t context, const Tensors& ou
     throw_invalid(
         "[grad] only_inputs is for backward(): grad() gives the gradients of the inputs it is given");
   const std::vector<Edge> edges = root_edges("grad", outputs), wanted = input_edges("grad", inputs);
+  check_joint(engine, context, edges);
   return engine.passes().grad(context, edges, root_grads("grad", outputs, grad_outputs, options.create_graph),
                               wanted, how(options));
 }
@@ -114,8 +125,7 @@ void Context::backward(const Tensors& roots, const Tensors& grads, BackwardOptio
 template <class T>
 T Context::wait(const Future<T>& done, const char* what, Duration timeout) {
   if (timeout.count() != 0 && !done.wait_for(timeout)) {
-    std::string names;
-    for (const auto& n : engine_.passes().waiting_for(id_)) names += (names.empty() ? "" : ", ") + n;
+    const std::string names = engine_.passes().waiting_for(id_);
     engine_.passes().abandon(
         id_,
         Error(ErrorKind::deadline,

@@ -126,7 +126,7 @@ void ContextState::drop_pass(uint64_t pass) {
     waiting = waiting_.extract(pass);
   }
   if (waiting)
-    for (const auto& [message, future] : waiting.mapped()) future.cancel();
+    for (const auto& [message, one] : waiting.mapped()) one.future.cancel();
   for (const auto& batch : batches) batch->cancel();
 }
 
@@ -152,11 +152,29 @@ bool ContextState::dropped(uint64_t pass) const {
   return dropped_.contains(pass);
 }
 
-bool ContextState::add_waiting(uint64_t pass, GradMessageId message, const FutureBase& future) {
+std::vector<Ref<SendNode>> ContextState::sends() const {
+  std::vector<Ref<SendNode>> all;
+  const Lock lock(mutex_);
+  for (const auto& [pair, send] : sends_) all.push_back(send.node);
+  return all;
+}
+
+bool ContextState::add_waiting(uint64_t pass, GradMessageId message, const FutureBase& future, Ref<Node> step,
+                               std::shared_ptr<internal::actors::ActorCell> cell) {
   const Lock lock(mutex_);
   if (ended_ || dropped_.contains(pass)) return false;
-  waiting_[pass].emplace(message, future);
+  waiting_[pass].emplace(message, WaitsFor{future, std::move(step), std::move(cell)});
   return true;
+}
+
+std::vector<std::string> ContextState::waits() const {
+  std::vector<std::string> all;
+  const Lock lock(mutex_);
+  for (const auto& [pass, waiting] : waiting_)
+    for (const auto& [message, one] : waiting)
+      all.push_back((one.step ? "the gradients of " + one.step->name() : std::string("hooks")) +
+                    (one.cell ? " in " + one.cell->label() : ""));
+  return all;
 }
 
 void ContextState::end_waiting(uint64_t pass, GradMessageId message) {
@@ -180,7 +198,7 @@ void ContextState::end() {
     batches.swap(hook_batches_);
   }
   for (const auto& [pass, waiting] : all)
-    for (const auto& [message, future] : waiting) future.cancel();
+    for (const auto& [message, one] : waiting) one.future.cancel();
   for (const auto& [of, batch] : batches) batch->cancel();
 }
 

@@ -51,6 +51,7 @@ class ContextState {
   void drop_send(uint64_t pair);
   /// Empty node: unknown pair.
   Send find_send(uint64_t pair) const;
+  std::vector<Ref<SendNode>> sends() const;
 
   /// Parts of the recorded graph overlap, here or (note_shared) on a worker that says so: passes have to be
   /// exact. Never falls back to false.
@@ -88,7 +89,11 @@ class ContextState {
 
   /// Something that a pass waits for here, under the number of a message. It is cancelled by drop_pass() and
   /// by end(); false: that was before, so whoever asks cancels it.
-  bool add_waiting(uint64_t pass, GradMessageId message, const FutureBase& future);
+  /// `step`: whose gradients they are; null: hooks. `cell`: of which actor; null: of none.
+  bool add_waiting(uint64_t pass, GradMessageId message, const FutureBase& future, Ref<Node> step,
+                   std::shared_ptr<internal::actors::ActorCell> cell);
+  /// What passes wait for here, in words.
+  std::vector<std::string> waits() const;
   /// It has come.
   void end_waiting(uint64_t pass, GradMessageId message);
   /// The context is over: cancels what passes wait for, and lets go of what is kept with it.
@@ -157,7 +162,12 @@ class ContextState {
   std::map<OfActor, std::shared_ptr<ActorRegion>> regions_ TROUPE_GUARDED_BY(mutex_);
   std::map<std::tuple<uint64_t, WorkerId, uint64_t>, Exit> exits_ TROUPE_GUARDED_BY(mutex_);
   std::map<OfActor, std::shared_ptr<HookBatch>> hook_batches_ TROUPE_GUARDED_BY(mutex_);
-  using Waiting = std::map<GradMessageId, FutureBase>;
+  struct WaitsFor {
+    FutureBase future;
+    Ref<Node> step;
+    std::shared_ptr<internal::actors::ActorCell> cell;
+  };
+  using Waiting = std::map<GradMessageId, WaitsFor>;
   std::map<uint64_t, Waiting> waiting_ TROUPE_GUARDED_BY(mutex_);  // by pass
   std::map<std::type_index, std::shared_ptr<void>> kept_ TROUPE_GUARDED_BY(mutex_);
   bool ended_ TROUPE_GUARDED_BY(mutex_) = false;

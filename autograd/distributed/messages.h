@@ -41,6 +41,9 @@ inline constexpr Service<void(uint64_t pass, Error why, std::vector<GradMessageI
     "grad.broken", kUntimed};
 /// Worker to originator: others brought it into the context.
 inline constexpr Service<void(uint64_t context)> kJoined{"grad.joined", kUntimed};
+/// Originator to a worker for which a pass has waited too long: for what does that wait?
+inline constexpr Service<std::vector<std::string>(uint64_t context)> kWaits{
+    "grad.waits", {.timeout = std::chrono::seconds(1)}};
 /// Originator to all that took part: the context is over, and so are all of the originator below `below`.
 inline constexpr Service<void(uint64_t context, uint64_t below)> kRelease{"grad.release"};
 /// Originator to one who joined too late to hear of the end with the others: the context is over.

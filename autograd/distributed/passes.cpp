@@ -8,6 +8,8 @@ bool takes_long(ErrorKind kind) {
   return kind == ErrorKind::disconnected || kind == ErrorKind::cancelled || kind == ErrorKind::deadline;
 }
 
+constexpr size_t kMostShown = 8;  // of what a worker waits for
+
 }  // namespace
 
 using internal::Lock;
@@ -20,6 +22,13 @@ Passes::Passes(Outbox& outbox, Contexts& contexts, TaskRunner& runner)
   });
   kBroken.serve(worker_, [this](uint64_t pass, const Error& why, const std::vector<GradMessageId>& messages) {
     update(pass, [&](Pass& p) { p.termination.lost(messages, why); });
+  });
+  kWaits.serve(worker_, [this](uint64_t number) {
+    std::vector<std::string> all;
+    if (const auto state = contexts_.find(number)) all = state->waits();
+    for (std::string& one : worker_.waits()) all.push_back(std::move(one));
+    if (all.size() > kMostShown) all.resize(kMostShown);
+    return all;
   });
 }
 
@@ -221,17 +230,30 @@ size_t Passes::size() const {
   return passes_.size();
 }
 
-std::vector<std::string> Passes::waiting_for(uint64_t context) {
-  std::vector<std::string> names;
+std::string Passes::waiting_for(uint64_t context) {
   const Contexts::StatePtr state = contexts_.find(context);
-  if (!state) return names;
+  if (!state) return "";
   const std::vector<uint64_t> running = state->running();
-  const Lock lock(mutex_);
-  for (uint64_t number : running)
-    if (auto at = passes_.find(number); at != passes_.end())
-      for (WorkerId id : at->second->termination.outstanding())
-        names.push_back(worker_.members().name_of(id));
-  return names;
+  std::set<WorkerId> workers;
+  {
+    const Lock lock(mutex_);
+    for (uint64_t number : running)
+      if (auto at = passes_.find(number); at != passes_.end())
+        for (const WorkerId w : at->second->termination.outstanding()) workers.insert(w);
+  }
+  std::vector<std::pair<WorkerId, Future<std::vector<std::string>>>> asked;
+  for (const WorkerId w : workers) asked.emplace_back(w, kWaits.ask(worker_, w, context));
+  std::string text;
+  for (const auto& [w, answer] : asked) {
+    text += (text.empty() ? "" : ", ") + worker_.members().name_of(w);
+    (void)answer.wait_for(std::chrono::seconds(1));
+    const auto* came = answer.peek();
+    if (!came || !came->ok()) continue;
+    std::string what;
+    for (const std::string& one : came->value()) what += (what.empty() ? "" : "; ") + one;
+    if (!what.empty()) text += " (which waits for " + what + ")";
+  }
+  return text;
 }
 
 void Passes::abandon(uint64_t context, const Error& why) {

@@ -50,10 +50,11 @@ class Passes {
   /// The gradients of `inputs`, which are in the part of the graph that the caller sees, as `roots` are.
   Future<Tensors> grad(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
                        const std::vector<Edge>& inputs, const RunOptions& how);
-  /// Names of the workers that unfinished passes of the context wait for, and gives these passes up with
-  /// `why`.
+  /// Gives up unfinished passes of the context.
   void abandon(uint64_t context, const Error& why);
-  std::vector<std::string> waiting_for(uint64_t context) TROUPE_EXCLUDES(mutex_);
+  /// The workers that these wait for, and what those say that they wait for: asks them. Blocks, a second at
+  /// most.
+  std::string waiting_for(uint64_t context) TROUPE_EXCLUDES(mutex_);
 
   /// What a task of a pass led to, on worker `from`, or why it failed.
   void take_report(uint64_t context, uint64_t pass, WorkerId from, const Report& report,

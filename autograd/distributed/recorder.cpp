@@ -1,7 +1,9 @@
 #include "autograd/distributed/recorder.h"
 
+#include "autograd/distributed/joint_results.h"
 #include "autograd/distributed/messages.h"
 #include "core/graph/saved_tensor.h"
+#include "rref/joint_call.h"
 
 namespace troupe::autograd {
 namespace {
@@ -64,8 +66,8 @@ internal::net::GradLink Recorder::send_tensors(uint64_t context, WorkerId to, Wo
 }
 
 template <class Tree>
-void Recorder::receive_tensors(uint64_t context, WorkerId from, uint64_t turn,
-                               const internal::net::GradLink& link, Tree& values) {
+Ref<ReceiveNode> Recorder::receive_tensors(uint64_t context, WorkerId from, uint64_t turn,
+                                           const internal::net::GradLink& link, Tree& values) {
   if (!context) throw_invalid("[autograd] a message with gradients outside any context");
   auto state = contexts_.join(context, from);
   if (from != worker_.id()) state->add_peer(from);
@@ -81,6 +83,7 @@ void Recorder::receive_tensors(uint64_t context, WorkerId from, uint64_t turn,
       throw_invalid("[autograd] a message names a tensor for gradients twice, or out of order");
     tensors[link.tensors[i]]->set_grad_fn({node, i});
   }
+  return node;
 }
 
 void Recorder::drop_send(uint64_t context, const internal::net::GradLink& link) {
@@ -118,6 +121,9 @@ void Recorder::outgoing_reply(internal::actors::Invocation& invocation, internal
   GradMode mode(invocation.call().grad_enabled);
   reply.link = send_tensors(invocation.call().context, invocation.from(), invocation.from(), value,
                             {.cell = invocation.cell()}, "the result");
+  if (invocation.call().joint && reply.link.pair)
+    if (const auto send = contexts_.join(invocation.call().context)->find_send(reply.link.pair); send.node)
+      reply.link.waits = waits_behind(send.node->next());
 }
 
 void Recorder::reply_not_sent(internal::actors::Invocation& invocation, internal::net::Reply& reply) {
@@ -127,7 +133,14 @@ void Recorder::reply_not_sent(internal::actors::Invocation& invocation, internal
 void Recorder::incoming_reply(const internal::actors::CallerState& caller, internal::net::Reply& reply) {
   if (!reply.result.ok() || !reply.link.pair) return;
   Value& value = reply.result.value();
-  receive_tensors(caller.context, caller.to, kAnswers | reply.id, reply.link, value);
+  const Ref<ReceiveNode> node =
+      receive_tensors(caller.context, caller.to, kAnswers | reply.id, reply.link, value);
+  if (!caller.joint || reply.link.waits.empty()) return;
+  const bool all = internal::rref::JointNumber::of(caller.joint).all;  // else methods are counted apart
+  contexts_.join(caller.context)
+      ->keep<JointResults>([] { return std::make_shared<JointResults>(); })
+      ->add(caller.joint, all ? "" : caller.label, reply.link.waits, *node,
+            caller.label + " on " + worker_.members().name_of(caller.to));
 }
 
 }  // namespace troupe::autograd

@@ -34,8 +34,8 @@ class Recorder final : public internal::actors::Interceptor {
   internal::net::GradLink send_tensors(uint64_t context, WorkerId to, WorkerId asked_by, Tree& values,
                                        ContextState::Send send, const char* what);
   template <class Tree>
-  void receive_tensors(uint64_t context, WorkerId from, uint64_t turn, const internal::net::GradLink& link,
-                       Tree& values);
+  Ref<ReceiveNode> receive_tensors(uint64_t context, WorkerId from, uint64_t turn,
+                                   const internal::net::GradLink& link, Tree& values);
   void drop_send(uint64_t context, const internal::net::GradLink& link);
 
   internal::actors::Worker& worker_;

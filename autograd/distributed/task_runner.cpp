@@ -84,12 +84,14 @@ void TaskRunner::end_job() {
 }
 
 // The pass has heard of the task that goes on; a pass that fails, and a context that ends, cancel the result.
-void TaskRunner::wait_for(std::shared_ptr<BackwardTask> next, const Future<Tensors>& result) {
+void TaskRunner::wait_for(std::shared_ptr<BackwardTask> next, BackwardTask::Waiting w) {
   {
     const Lock lock(mutex_);
     ++jobs_;
   }
-  if (!next->state->add_waiting(next->pass, next->message, result)) result.cancel();
+  const Future<Tensors> result = std::move(w.result);
+  if (!next->state->add_waiting(next->pass, next->message, result, std::move(w.step), next->cell))
+    result.cancel();
   const CallFrameScope neutral({.worker = &worker_});
   result.on_ready([this, next = std::move(next)](const Result<Tensors>& came) mutable {
     next->state->end_waiting(next->pass, next->message);
@@ -111,19 +113,19 @@ void TaskRunner::run(BackwardTask& task) {
 }
 
 void TaskRunner::finish(BackwardTask& task) {
-  std::vector<std::pair<std::shared_ptr<BackwardTask>, Future<Tensors>>> next;
-  for (const auto& w : std::exchange(task.waiting, {}))
+  std::vector<std::pair<std::shared_ptr<BackwardTask>, BackwardTask::Waiting>> next;
+  for (auto& w : std::exchange(task.waiting, {}))
     if (task.failure)
       w.result.cancel();
     else
-      next.emplace_back(task.next_of(w), w.result);
+      next.emplace_back(task.next_of(w), std::move(w));
   task.roots.clear();  // before anybody hears of the end: nothing of the graph is held here any more
   task.grads.clear();
   task.region.reset();
   if (task.failure) task.drop_held();
   const Contexts::StatePtr state = std::exchange(task.state, nullptr);
   task.cell.reset();
-  for (auto& [on, result] : next) wait_for(std::move(on), result);
+  for (auto& [on, w] : next) wait_for(std::move(on), std::move(w));
   next.clear();
   const bool here = task.originator() == worker_.id();
   if (state && !here) state->note_sent(task.pass, task.led_to());  // before it leaves: then the pass may end

@@ -39,7 +39,7 @@ class TaskRunner {
   void run_outside(std::shared_ptr<BackwardTask> task, internal::actors::DispatchTarget where)
       TROUPE_EXCLUDES(mutex_);
   void run(BackwardTask& task);
-  void wait_for(std::shared_ptr<BackwardTask> next, const Future<Tensors>& result) TROUPE_EXCLUDES(mutex_);
+  void wait_for(std::shared_ptr<BackwardTask> next, BackwardTask::Waiting w) TROUPE_EXCLUDES(mutex_);
   void end_job() TROUPE_EXCLUDES(mutex_);
   void finish(BackwardTask& task);
   void check_links(const BackwardTask& task, ContextState* state);

@@ -150,6 +150,9 @@ class Operations {
     std::erase_if(given_up_, [&](const auto& x) { return x.first.group == group && x.first.rank == rank; });
   }
 
+  /// Operations that go on here, and from whom parts are missing.
+  std::vector<std::string> waits() const;
+
   /// Operations that go on here, that others have called or given up, and groups that have lost a member.
   struct Counts {
     size_t running = 0, early = 0, given_up = 0, tags = 0, broken = 0;
@@ -212,6 +215,7 @@ class Operations {
   void note_failure(const OperationId& id, const Error& why);
   void remember(const OperationId& single_use);
   void answered(Table::iterator at, Out& out);
+  static std::set<size_t> missing(const Running& op);
   void abort_to(WorkerId worker, size_t rank, const OperationId& id, const Error& why, Out& out) const;
   uint64_t& next_use(const OperationId& id) { return tags_[{id.group, id.rank}][id.tag]; }
   bool has_called(const OperationId& id) const;

@@ -153,17 +153,37 @@ void Operations::unanswered(const OperationId& id, size_t rank, Out& out) {
   answered(at, out);
 }
 
+// From whom parts are.
+std::set<size_t> Operations::missing(const Running& op) {
+  std::set<size_t> all;
+  for (const auto& [number, chunk] : op.open)
+    for (size_t i = chunk.at; i < chunk.steps.size(); ++i)
+      for (const Receive& r : chunk.steps[i].receives)
+        if (!chunk.came.contains({r.from, r.slot})) all.insert(r.from);
+  return all;
+}
+
+std::vector<std::string> Operations::waits() const {
+  std::vector<std::string> all;
+  const Lock lock(mutex_);
+  for (const auto& [id, op] : running_) {
+    const std::set<size_t> from = missing(op);
+    if (!op.error)
+      all.push_back(
+          operation_text(id, op.signature) +
+          (from.empty() ? "" : ", to which parts are missing from " + ranks_text(op.members, from)));
+  }
+  return all;
+}
+
 void Operations::answered(Table::iterator at, Out& out) {
   const auto& [id, op] = *at;
   const Running::Question& q = *op.question;
   if (!q.open.empty()) return;
-  std::set<size_t> absent, missing;
+  std::set<size_t> absent;
+  const std::set<size_t> missing = Operations::missing(op);
   for (const auto& [r, called] : q.called)
     if (!called) absent.insert(r);
-  for (const auto& [number, chunk] : op.open)
-    for (size_t i = chunk.at; i < chunk.steps.size(); ++i)
-      for (const Receive& r : chunk.steps[i].receives)
-        if (!chunk.came.contains({r.from, r.slot})) missing.insert(r.from);
   std::string text = operation_text(id, op.signature) + " is not over on " + rank_text(op.members, id.rank) +
                      " within " + q.limit + ": ";
   if (!absent.empty())

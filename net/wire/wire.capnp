@@ -139,6 +139,9 @@ struct GradLink {
   shared @2 :Bool;
   # Parts of the context's graph that the sender knows of overlap: a backward pass that comes this way has to
   # count who will send gradients before it runs anything.
+
+  waits @3 :List(UInt64);
+  # Of the answer to a part of a joint call: among whom steps behind it wait for others (WaitingRule::among()).
 }
 
 struct Value {

@@ -58,7 +58,7 @@ size_t words_inside(const Value& value, int depth) {
 
 size_t words_of_link(const GradLink& link) {
   if (link.pair == 0) return 0;
-  return capnp::sizeInWords<schema::GradLink>() + words_of_bytes(link.tensors.size() * 4);
+  return capnp::sizeInWords<schema::GradLink>() + words_of_bytes(link.tensors.size() * 4) + link.waits.size();
 }
 
 size_t words_inside(const Error& error) {
@@ -134,6 +134,10 @@ class Writer {
     auto to = out.initLink();
     to.setPair(link.pair);
     to.setShared(link.shared);
+    if (!link.waits.empty()) {
+      auto waits = to.initWaits(static_cast<uint32_t>(link.waits.size()));
+      for (uint32_t i = 0; i < link.waits.size(); ++i) waits.set(i, link.waits[i]);
+    }
     auto numbers = to.initTensors(static_cast<uint32_t>(link.tensors.size()));
     for (uint32_t i = 0; i < link.tensors.size(); ++i) numbers.set(i, link.tensors[i]);
   }

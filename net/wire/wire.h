@@ -22,6 +22,7 @@ struct GradLink {
   uint64_t pair = 0;  ///< 0: none; unique on the sender of the message
   std::vector<uint32_t> tensors;
   bool shared = false;  ///< parts of the graph that the sender knows of overlap
+  std::vector<uint64_t> waits = {};  ///< of a part of a joint call: among whom steps behind it wait
 };
 
 /// An argument of a call that its maker brings by itself.

@@ -112,6 +112,7 @@ class Reader {
     GradLink link;
     link.pair = in.getPair();
     link.shared = in.getShared();
+    for (const uint64_t among : in.getWaits()) link.waits.push_back(among);
     auto numbers = in.getTensors();
     if (numbers.size() > tensors_)
       throw_invalid(fmt::format("[wire] a gradient link names {} tensors of a packet with {}", numbers.size(),

@@ -8,6 +8,7 @@
 #include "actors/worker/start_task.h"
 #include "autograd/distributed/dist_engine.h"
 #include "autograd/waiting_step.h"
+#include "collective/engine.h"
 #include "core/base/error.h"
 #include "core/base/mutex.h"
 #include "core/graph/saved_tensor.h"
@@ -198,6 +199,7 @@ class Reduce final : public autograd::WaitingStep {
   void release_saved() override { use_->let_go(); }
   std::string name() const override { return "Reduce"; }
   std::string detail() const override { return use_->at().tag; }
+  uint64_t among() const override { return internal::collective::number_of(use_->at().group); }
   void check_saved() const override { use_->check_version(); }
   Future<Tensors> begin(Tensors grads, uint64_t pass) override {
     use_->close();  // nothing reads the parameters any more
@@ -230,6 +232,7 @@ class Gate final : public autograd::WaitingStep {
   }
   std::string name() const override { return "Gather"; }
   std::string detail() const override { return use_->at().tag; }
+  uint64_t among() const override { return internal::collective::number_of(use_->at().group); }
   Future<Tensors> begin(Tensors grads, uint64_t pass) override {
     const Future<Tensor> coming = use_->take(pass);
     if (use_->before) use_->before->begin(pass);

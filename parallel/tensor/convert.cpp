@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "autograd/waiting_step.h"
+#include "collective/engine.h"
 #include "core/async/future_combinators.h"
 #include "core/tensor/creation.h"
 #include "ops/ops.h"
@@ -141,6 +142,7 @@ class ConversionStep final : public autograd::WaitingStep {
   }
   std::string name() const override { return how_.name(); }
   std::string detail() const override { return at_.tag; }
+  uint64_t among() const override { return internal::collective::number_of(at_.group); }
   Future<Tensors> begin(Tensors grads, uint64_t pass) override {
     if (!check_.valid()) return begin_checked(std::move(grads), pass);
     return check_.then([self = Ref<ConversionStep>(this), grads, pass, on = grad_enabled()] {

@@ -179,9 +179,10 @@ TEST_CASE("calls and replies keep all their fields", "[wire]") {
   packet = decode(encode(Call{.target = {1, 2, 3}, .store_as = uint64_t{1} << 40}));
   REQUIRE(std::get<Call>(packet).store_as == uint64_t{1} << 40);
 
-  Reply reply{.id = 6, .result = Value(ValueList{zeros({2})}), .link = {8, {0}}};
+  Reply reply{.id = 6, .result = Value(ValueList{zeros({2})}), .link = {8, {0}, false, {0, UINT64_MAX}}};
   packet = decode(encode(reply));
   const auto& r = std::get<Reply>(packet);
+  REQUIRE(r.link.waits == std::vector<uint64_t>{0, UINT64_MAX});
   REQUIRE((r.id == 6 && r.link.pair == 8 && !r.link.shared && r.link.tensors.size() == 1 &&
            same(r.result.value(), reply.result.value())));
   packet = decode(encode(Reply{}));
