@@ -79,6 +79,8 @@ class Handshake {
   void tick(TimePoint now);
 
   State state() const { return state_; }
+  /// Whether the other side has said all of its hello: what is left to a connector is its proof.
+  bool greeted() const { return step_ != Step::hello && step_ != Step::nonce; }
   Refusal refusal() const { return refusal_; }
   /// What the other side did wrong: "speaks version 9 of the protocol, this side version 1: ...".
   const std::string& text() const { return text_; }

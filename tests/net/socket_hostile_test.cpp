@@ -152,6 +152,41 @@ TEST_CASE("those that dawdle in the handshake lose their place, and the deadline
   CHECK(one.closed_by_peer());
 }
 
+TEST_CASE("strangers who say nothing keep no member out, however many came before it") {
+  for (const auto& address : {fresh_address(), std::string("tcp:127.0.0.1:0")}) {
+    LogCapture lines;
+    SocketLimits limits;
+    limits.handshake = std::chrono::seconds(1000);  // of which a silent one has 200 ms
+    limits.connect = kForever;
+    House house(address, limits);
+    std::vector<std::unique_ptr<RawClient>> silent;
+    for (int i = 0; i < 200; ++i)  // three times as many as there are places
+      silent.push_back(std::make_unique<RawClient>(house.listener->address()));
+    house.check_undisturbed();
+    CHECK(silent[0]->closed_by_peer());
+    lines.wait_for("it said nothing, and others wait");
+    CHECK(lines.count("did not finish the handshake") == 0);
+  }
+}
+
+TEST_CASE("who has said more keeps its place longer while others wait") {
+  LogCapture lines;
+  SocketLimits limits;
+  limits.unauthenticated = 3;
+  limits.handshake = std::chrono::seconds(100);  // the greeted one has 10 s, the silent one 20 ms
+  House house(fresh_address(), limits);
+  RawClient greeted(house.listener->address()), silent(house.listener->address()),
+      begun(house.listener->address());
+  Handshake machine(Handshake::Role::connector, kToken, {}, random_nonce(), TimePoint::max());
+  greeted.send(machine.take_output());
+  CHECK(greeted.receive(1).size() == 1);  // it has been answered
+  begun.send("TROUPE");
+  house.check_undisturbed();
+  CHECK(silent.closed_by_peer());
+  lines.wait_for("said nothing, and others wait");
+  CHECK(lines.count("did not finish the handshake") == 0);
+}
+
 TEST_CASE("a peer that proved the token and then breaks the framing is closed, with the reason") {
   LogCapture lines;
   SocketLimits limits;

@@ -106,11 +106,18 @@ SocketLimits hasty() {
   return limits;
 }
 
+// No load ends anything, and no heartbeat is counted.
+SocketLimits patient() {
+  SocketLimits limits;
+  limits.handshake = limits.connect = limits.heartbeat = kForever, limits.dead_after = 2 * kForever;
+  return limits;
+}
+
 constexpr size_t kMessages = 5, kBytes = 3000;
 
 // Messages from w1 to w2 by a wire, and an answer.
 struct Meeting {
-  explicit Meeting(Wire::Meddle meddle, const SocketLimits& limits = hasty()) {
+  explicit Meeting(Wire::Meddle meddle, const SocketLimits& limits = patient()) {
     server_events.handler = [](Connection& c, Message& m) {
       if (m.header[0] == kMessages) c.send(message(100, kBytes));
     };
@@ -159,9 +166,7 @@ struct Lengths {
 };
 Lengths lengths() {
   Lengths found{};
-  SocketLimits patient;  // no heartbeat is counted
-  patient.handshake = patient.connect = patient.heartbeat = kForever, patient.dead_after = 2 * kForever;
-  Meeting honest(lets_pass, patient);
+  Meeting honest(lets_pass);
   REQUIRE(honest.failed == "");
   REQUIRE(honest.answered());
   for (const Way way : {there, back}) found.all[way] = honest.wire->passed(way).size();
@@ -215,13 +220,13 @@ TEST_CASE("no altered bit of a handshake by TLS lets anything wrong through, or 
   for (const Way way : {there, back})
     for (size_t at = 0; at < length.handshake[way]; at += 1 + at / 3 + 7 * (at > 20)) {
       INFO((way == there ? "there, byte " : "back, byte ") << at);
-      Meeting altered([way, at](Way goes, size_t before, std::span<std::byte> bytes) {
+      const auto alter = [way, at](Way goes, size_t before, std::span<std::byte> bytes) {
         if (goes == way && before <= at && at < before + bytes.size()) bytes[at - before] ^= std::byte{0x10};
         return true;
-      });
+      };
+      Meeting altered(alter, hasty());  // a length that was altered makes a side wait
       // A few bits of the first records mean nothing: then all went well.
-      if (altered.link && altered.answered())
-        altered.server_events.with([&] { CHECK(altered.server_events.messages.size() == kMessages); });
+      if (altered.link && altered.answered()) altered.server_events.wait_messages(kMessages);
       altered.check_delivered();
     }
 }
@@ -258,7 +263,7 @@ TEST_CASE("a recorded link that is played again is refused") {
   CHECK(again.closed_by_peer());
   lines.wait_for("it does not speak TLS as workers do");
   CHECK(honest.server_events.accepted.size() == 1);
-  honest.server_events.with([&] { CHECK(honest.server_events.messages.size() == kMessages); });
+  honest.server_events.wait_messages(kMessages);
 }
 
 TEST_CASE("garbage, plain text and half a handshake at a port of TLS disturb nobody") {
@@ -274,13 +279,43 @@ TEST_CASE("garbage, plain text and half a handshake at a port of TLS disturb nob
   noise.send(std::string("\x16\x03\x01\x00\x20", 5) + std::string(32, 'x'));
   CHECK(noise.closed_by_peer());
   lines.wait_for("does not speak TLS as workers do");
-  RawClient slow(at);
+  CHECK(honest.server_events.accepted.size() == 1);
+
+  Recorder events;
+  const auto strict = transport(events, "w3", hasty(), kToken, Encryption::always);
+  const auto listener = strict->listen(kLoopback);
+  RawClient slow(listener->address());
   slow.send(std::string("\x16\x03\x01", 3));
   CHECK(slow.closed_by_peer());
   lines.wait_for("did not finish the handshake in time");
-  RawClient silent(at);
+  RawClient silent(listener->address());
   CHECK(silent.closed_by_peer());
-  CHECK(honest.server_events.accepted.size() == 1);
+  CHECK(events.accepted.empty());
+}
+
+TEST_CASE("who has said hello by TLS keeps its place longer while others wait") {
+  Meeting honest(lets_pass);
+  REQUIRE(honest.answered());
+  const auto passed = honest.wire->passed(there);  // its first record is the hello
+  REQUIRE(passed.size() > 5);
+  const size_t hello = 5 + std::to_integer<size_t>(passed[3]) * 256 + std::to_integer<size_t>(passed[4]);
+
+  LogCapture lines;
+  SocketLimits limits = patient();
+  limits.unauthenticated = 2;
+  limits.handshake =
+      std::chrono::seconds(1000);  // of which a greeted one has 100 s, one with a part of it 10 s
+  Recorder server_events, events;
+  const auto server = transport(server_events, "w3", limits, kToken, Encryption::always);
+  const auto listener = server->listen(kLoopback);
+  RawClient greeted(listener->address()), silent(listener->address());
+  greeted.send(std::span(passed).first(hello));
+  CHECK(greeted.receive(1).size() == 1);
+  const auto client = transport(events, "w1", limits, kToken, Encryption::always);
+  CHECK(client->connect(listener->address()).get()->peer().name == "w3");
+  CHECK(silent.closed_by_peer());
+  lines.wait_for("said nothing, and others wait");
+  CHECK(lines.count("did not finish the handshake") == 0);
 }
 
 TEST_CASE("who shows a certificate in place of the key is refused") {

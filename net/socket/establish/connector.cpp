@@ -14,6 +14,7 @@ namespace {
 
 constexpr Duration kFirstBackoff = std::chrono::milliseconds(10),
                    kLastBackoff = std::chrono::milliseconds(200);
+constexpr int kUnheard = 6;  // listeners that leave without a byte, where nothing else is tried again: 0.3 s
 
 }  // namespace
 
@@ -124,8 +125,10 @@ void Connector::shake_hands() {
           case Refusal::garbage:
             return self->give_up(ErrorKind::invalid, fmt::format("{} {}", where, failure.text));
           case Refusal::timeout:
-          case Refusal::none:
             return self->attempt_failed(fmt::format("it {}", failure.text));
+          case Refusal::none:
+            return self->attempt_failed(fmt::format("it {}", failure.text),
+                                        failure.unheard && ++self->unheard_ < kUnheard);
         }
       });
 }

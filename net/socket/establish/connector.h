@@ -40,6 +40,7 @@ class Connector : public std::enable_shared_from_this<Connector> {
   uint64_t attempt_ = 0;  // number of the running one: late answers of name servers are not for the next
   std::shared_ptr<HandshakeLink> link_;
   std::string last_failure_ = "no answer";
+  int unheard_ = 0;
   bool ended_ = false;
 };
 

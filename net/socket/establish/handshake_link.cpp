@@ -38,7 +38,16 @@ void HandshakeLink::start(Done done, Failed failed) {
   progress();
 }
 
-void HandshakeLink::expire() {
+HandshakeLink::Progress HandshakeLink::came() const {
+  if (machine_.greeted() || (stream_.tls() && stream_.tls()->spoke())) return Progress::greeted;
+  if (heard_) return Progress::begun;
+  std::byte first;  // it may lie there, and not have been looked at
+  return ::recv(stream_.fd(), &first, 1, MSG_PEEK | MSG_DONTWAIT) > 0 ? Progress::begun : Progress::silent;
+}
+
+void HandshakeLink::expire(bool crowded) {
+  if (crowded && came() == Progress::silent)
+    return fail({Handshake::Refusal::timeout, "said nothing, and others wait"});
   machine_.tick(TimePoint::max());
   progress();
 }
@@ -58,6 +67,7 @@ void HandshakeLink::on_readable() {
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (got == 0) return fail({Handshake::Refusal::none, "closed the connection during the handshake"});
     if (got < 0) return fail(broken(errno));
+    heard_ = true;
     machine_.receive(std::span(bytes).first(static_cast<size_t>(got)));
     progress();
   }
@@ -79,6 +89,7 @@ bool HandshakeLink::look() {
   do got = ::recv(stream_.fd(), &first, 1, MSG_PEEK | MSG_DONTWAIT);
   while (got < 0 && errno == EINTR);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
+  heard_ |= got == 1;
   const bool tls = got == 1 && (first == kHello || first == kAlert);
   phase_ = tls ? Phase::tls : Phase::talk;
   if (got <= 0) {  // whoever reads on says how it ended
@@ -157,6 +168,8 @@ void HandshakeLink::fail(Failure failure) {
   detach();
   stream_.reset();
   done_ = nullptr;
+  failure.unheard =
+      role_ == Handshake::Role::connector && failure.refusal == Handshake::Refusal::none && !heard_;
   if (const auto failed = std::exchange(failed_, nullptr)) failed(failure);
 }
 

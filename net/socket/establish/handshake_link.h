@@ -16,7 +16,8 @@ class HandshakeLink : public std::enable_shared_from_this<HandshakeLink> {
   /// `refusal` is none if the other side left or the socket broke.
   struct Failure {
     Handshake::Refusal refusal;
-    std::string text;  ///< "closed the connection during the handshake"
+    std::string text;      ///< "closed the connection during the handshake"
+    bool unheard = false;  ///< the other side, a listener, left without a byte: it may be full for now
   };
   using Done = std::function<void(Stream stream, PeerInfo peer)>;
   using Failed = std::function<void(const Failure&)>;
@@ -26,11 +27,14 @@ class HandshakeLink : public std::enable_shared_from_this<HandshakeLink> {
                 std::string host = "");
   /// Exactly one of the two is called, once, unless abandon() comes first.
   void start(Done done, Failed failed);
-  /// Fails it now, as for a passed deadline.
-  void expire();
+  /// Fails it now, as for a passed deadline; `crowded`: because others wait.
+  void expire(bool crowded = false);
   /// Closes without a report.
   void abandon();
   TimePoint started() const { return started_; }
+  /// How far the other side of a listener's has come: it has said nothing, a part of its hello, or all of it.
+  enum class Progress { silent, begun, greeted };
+  Progress came() const;
 
  private:
   // What the next bytes are: not known before the first one is seen, TLS's own, or those of `machine_`.
@@ -51,6 +55,7 @@ class HandshakeLink : public std::enable_shared_from_this<HandshakeLink> {
   const std::string host_;
   Stream stream_;
   Phase phase_ = Phase::talk;
+  bool heard_ = false;  // a byte has come
   Handshake machine_;
   TimePoint deadline_, started_;
   uint64_t watch_ = 0, timer_ = 0;

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "core/base/log.h"
 #include "net/socket/connection/socket_connection.h"
@@ -17,7 +18,9 @@ namespace {
 
 constexpr int kAcceptsPerTurn = 16;
 constexpr Duration kNoDescriptors = std::chrono::milliseconds(100);
-constexpr int kPatience = 10;  // a dawdler has a tenth of the time while others wait
+// While others wait, a dawdler has this part of the time: with a hello that lacks its proof, with a part of a
+// hello, and with nothing at all.
+constexpr int kPatience = 10, kPatienceBegun = 100, kPatienceSilent = 5000;
 
 }  // namespace
 
@@ -139,13 +142,27 @@ void ListenPoint::ended(uint64_t number) {
   if (fd_ && watch_) core_->upkeep.change(watch_, fd_.get(), EPOLLIN);
 }
 
-// While the house is full, the oldest guest leaves once its shortened time is over.
+TimePoint ListenPoint::patience_with(const HandshakeLink& link) const {
+  using Progress = HandshakeLink::Progress;
+  const Progress came = link.came();
+  const int part = came == Progress::greeted ? kPatience
+                   : came == Progress::begun ? kPatienceBegun
+                                             : kPatienceSilent;
+  return link.started() + core_->limits().handshake / part;
+}
+
+// While the house is full, guests leave once their shortened time is over.
 void ListenPoint::watch_house() {
-  const auto oldest = links_.begin();
-  if (!full_ || oldest == links_.end()) return;
-  const TimePoint until = oldest->second->started() + core_->limits().handshake / kPatience;
-  if (core_->now() >= until) return oldest->second->expire();
-  core_->upkeep.at(until, [self = shared_from_this()] { self->watch_house(); });
+  if (house_timer_) core_->upkeep.cancel(std::exchange(house_timer_, 0));
+  if (!full_ || links_.empty()) return;
+  std::pair<TimePoint, std::shared_ptr<HandshakeLink>> next{TimePoint::max(), nullptr};
+  for (const auto& [number, link] : links_)
+    if (const TimePoint until = patience_with(*link); until < next.first) next = {until, link};
+  if (core_->now() >= next.first) return next.second->expire(/*crowded=*/true);
+  house_timer_ = core_->upkeep.at(next.first, [self = shared_from_this()] {
+    self->house_timer_ = 0;
+    self->watch_house();
+  });
 }
 
 }  // namespace troupe::internal::net

@@ -127,6 +127,7 @@ struct TlsCallbacks {
     TlsLink& link = link_of(bio);
     BIO_clear_retry_flags(bio);
     if (link.out_.size() + size > kOutMost) return 0;
+    link.spoke_ = true;
     const auto* bytes = reinterpret_cast<const std::byte*>(from);
     try {
       link.out_.insert(link.out_.end(), bytes, bytes + size);

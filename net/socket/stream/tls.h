@@ -59,6 +59,8 @@ class TlsLink {
 
   /// Goes on as far as it can without waiting: first a connector, then whoever can read.
   Step shake_hands();
+  /// Whether this side has said something: a listener, once it has the whole hello of the other.
+  bool spoke() const { return spoke_; }
   /// Of a failed one; also once receive() has given EBADMSG: a listener may refuse a certificate after its
   /// connector is done.
   Handshake::Refusal refusal() const { return refusal_; }
@@ -94,6 +96,7 @@ class TlsLink {
   std::unique_ptr<ssl_st, Free> link_;
   std::vector<std::byte> out_;  // encrypted, and in the socket up to sent_
   size_t sent_ = 0;
+  bool spoke_ = false;
   bool ended_ = false;   // the stream, as the socket says
   int read_error_ = 0;   // of the socket
   bool failed_ = false;  // reading, for good
