@@ -121,6 +121,22 @@ TEST_CASE("a missing barrier shows, whichever order the warps have") {
   CHECK(right == 50);
 }
 
+TEST_CASE("warps that are ahead of others between two barriers are found, in kernels with shuffles, too") {
+  if (!needs_gpus(1)) return;
+  int wrong = 0, right = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    sim_cuda::schedule_by_seed(seed);
+    const Tensor in = ones({256}, {float32, gpu0}), out = empty({256}, {float32, gpu0});
+    testing::sum_twice(out, in, false);
+    wrong += out.to_vector<float>() != std::vector<float>(256, 768);
+    testing::sum_twice(out, in, true);
+    right += out.to_vector<float>() == std::vector<float>(256, 768);
+    sim_cuda::schedule_eagerly();
+  }
+  CHECK(wrong >= 20);
+  CHECK(right == 60);
+}
+
 TEST_CASE("threads that wait at two barriers, or for lanes that do not come, are found") {
   if (!needs_gpus(1)) return;
   CHECK(has(fault_of([] { testing::wait_apart(gpu0); }),

@@ -61,6 +61,22 @@ __global__ void sum_warps_kernel(float* out, const float* in) {
   out[i] = sum;
 }
 
+// The sum over a block of what its warps have summed. Warps that are behind may still read `parts` when others
+// come back with the next sum.
+__device__ float sum_by_warps(float* parts, float mine) {
+  for (int with = 16; with > 0; with /= 2) mine += __shfl_xor_sync(0xffffffffu, mine, with);
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = mine;
+  __syncthreads();
+  float sum = 0;
+  for (unsigned w = 0; w < blockDim.x / 32; ++w) sum += parts[w];
+  return sum;
+}
+__global__ void sum_twice_kernel(float* out, const float* in, bool apart) {
+  __shared__ float parts[2][32];
+  const float x = in[threadIdx.x], once = sum_by_warps(parts[0], x);
+  out[threadIdx.x] = sum_by_warps(parts[apart], x * 2) + once;
+}
+
 __global__ void count_kernel(int* counts, const int* in, int n) {
   const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (i < n) atomicAdd(&counts[in[i]], 1);
@@ -132,6 +148,11 @@ void sum_blocks(const Tensor& out, const Tensor& in, unsigned block, SharedBy sh
 void sum_warps(const Tensor& out, const Tensor& in) {
   cuda::launch("sum_warps", out.device(), sum_warps_kernel, dim3(static_cast<unsigned>(in.numel()) / 64),
                dim3(64), 0, elements<float>(out), elements<float>(in));
+}
+
+void sum_twice(const Tensor& out, const Tensor& in, bool apart) {
+  cuda::launch("sum_twice", out.device(), sum_twice_kernel, dim3(1), dim3(static_cast<unsigned>(in.numel())), 0,
+               elements<float>(out), elements<const float>(in), apart);
 }
 
 void count(const Tensor& counts, const Tensor& in) {

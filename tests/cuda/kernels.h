@@ -16,6 +16,9 @@ enum class SharedBy { dynamic_memory, static_memory, no_barrier };
 void sum_blocks(const Tensor& out, const Tensor& in, unsigned block, SharedBy shared);
 /// out[i] = the sum of all elements of i's warp.
 void sum_warps(const Tensor& out, const Tensor& in);
+/// out[i] = three times the sum of `in`, of a block of warps, which sums twice; unless `apart` in the same shared
+/// memory with no barrier between the two.
+void sum_twice(const Tensor& out, const Tensor& in, bool apart);
 /// counts[x] += 1 for every x in `in` (int32).
 void count(const Tensor& counts, const Tensor& in);
 /// Threads with even numbers wait elsewhere than those with odd ones.

@@ -75,6 +75,7 @@ class Block {
     for (Warp& w : warps_)
       for (auto& lanes : w.lanes)
         for (Lane& lane : lanes) lane.came = false;
+    pace_ = random_ ? kPaces[(*random_)() % std::size(kPaces)] : Pace::in_step;
     put_in_order();
     finished_ = 0;
     for (;;) {
@@ -85,6 +86,7 @@ class Block {
         ran = true;
         resume(t);
         if (!fault_.empty()) throw Fault{fault_};
+        go_on_with_warp();
       }
       if (finished_ == count_) return;
       if (!ran) release_barrier();
@@ -126,6 +128,24 @@ class Block {
   static Block* now;
 
  private:
+  // How far a warp goes before the next one: to where its lanes wait for each other, to a barrier, or by chance.
+  enum class Pace : uint8_t { in_step, ahead, mixed };
+  static constexpr Pace kPaces[] = {Pace::in_step, Pace::mixed, Pace::ahead, Pace::ahead};
+
+  // If a warp stopped only because its lanes met, it may go on before the next one begins: what only a barrier
+  // keeps apart from others comes close to them.
+  void go_on_with_warp() {
+    if (pace_ == Pace::in_step) return;
+    const unsigned lane = order_[place_] % 32, first = order_[place_] - lane;
+    const unsigned last = std::min(first + 32, count_);
+    if (order_[place_] + 1 != last || (pace_ == Pace::mixed && (*random_)() % 2)) return;
+    for (unsigned i = first; i < last; ++i)
+      if (threads_[i].state == State::ready) {
+        place_ -= lane + 1;
+        return;
+      }
+  }
+
   // The warps in an order of chance, the threads of each in their own.
   void put_in_order() {
     if (!random_ || warps_.size() < 2) return;
@@ -233,6 +253,7 @@ class Block {
       throw Fault{"lanes wait for ever at " + text_of(first->at) + " for others of their mask"};
     for (Thread& t : threads_)
       if (t.state == State::at_barrier) t.state = State::ready;
+    put_in_order();
   }
 
   const dim3 size_;
@@ -245,6 +266,7 @@ class Block {
   std::vector<Warp> warps_;
   std::vector<unsigned> order_;
   unsigned place_ = 0, finished_ = 0;
+  Pace pace_ = Pace::in_step;
   Thread* running_ = nullptr;
   std::string fault_;
   jmp_buf main_{};
