@@ -38,8 +38,7 @@ Tensors SplitPass::inputs(const Tensors& grads) {
   if (leaves_actor())
     throw_invalid(
         "[backward] the graph goes on in another actor, or has a step that waits for others, which a pass in "
-        "two "
-        "parts cannot do: use the backward() of the autograd::Context that it was recorded in");
+        "two parts cannot do: use the backward() of the autograd::Context that it was recorded in");
   Tensors entering = root_grads("backward", it.root_tensors, grads, false);
   GradMode off(false);
   Pass& pass = *it.pass;

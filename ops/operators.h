@@ -52,9 +52,8 @@ inline Tensor operator^(const Tensor& a, const Tensor& b) { return ops::bitwise_
 inline Tensor operator~(const Tensor& a) { return ops::bitwise_not(a); }
 inline Tensor operator!(const Tensor& a) { return ops::logical_not(a); }
 
-// In place, as the methods add_, sub_, mul_ and div_, and remainder_(): `a` may be a view that was just made,
-// `x.select(0, 1)
-// += y`.
+// They write in place, as the methods add_, sub_, mul_ and div_, and remainder_(). `a` may be a view that was just
+// made: `x.select(0, 1) += y`.
 inline const Tensor& operator+=(const Tensor& a, const Tensor& b) { return ops::add_(a, b), a; }
 inline const Tensor& operator-=(const Tensor& a, const Tensor& b) { return ops::sub_(a, b), a; }
 inline const Tensor& operator*=(const Tensor& a, const Tensor& b) { return ops::mul_(a, b), a; }

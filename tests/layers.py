@@ -32,7 +32,7 @@ VENDOR = [
     (r"benchmark/", [r"bench/"]),
     (r"lua|histedit\.h|editline/", [r"tools/"]),
     (r"fmt/", [r""]),
-    (r"troupe/", [r"examples/starter/", r"tests/install/", r"tests/docs_prelude\.h"]),  # as an installed library's users write
+    (r"troupe/", [r"examples/", r"tests/install/", r"tests/docs_prelude\.h"]),  # as an installed library's users write
 ]
 # What programs make on the spot. A member function there that gives a const reference is `const&`, and says beside it what a
 # temporary gives: a value, or `= delete` with the way out; `for (auto r : loader.epoch(0).order())` must not read freed memory.
@@ -175,6 +175,22 @@ def files(root):
         yield from entry.rglob("*") if entry.is_dir() else (entry,)
 
 
+def unnamed_folders(page, folders):
+    """Folders of the library that the page's list of folders within layers does not name."""
+    block = re.search(r"^```text\n(core/.*?)^```", page, re.M | re.S)
+    texts, tops = {}, []
+    for line in (block[1] if block else "").splitlines():
+        if not line.startswith(" "):
+            tops = re.findall(r"([a-z]+)/(?=[ a-z(])", line.split("  ")[0] + " ")
+        for top in tops:
+            texts[top] = texts.get(top, "") + " " + line
+    for folder in sorted(folders):
+        top, _, below = folder.partition("/")
+        words = set(re.findall(r"\w+", texts.get(top, "")))
+        if (below and below.rpartition("/")[2] not in words and not below.endswith("cuda")) or top not in texts:
+            yield f"docs/explanation/architecture.md:1: the list of folders within layers does not name {folder}"
+
+
 def violations(root):
     table = layers((root / "CMakeLists.txt").read_text())
     found, arrows, homes = [], {}, {}
@@ -209,7 +225,10 @@ def violations(root):
                 mine, other = path.rpartition("/")[0], header.rpartition("/")[0]
                 if kind == '"' and mine != other and layer_of(path, table) == layer_of(header, table) not in FREE:
                     arrows.setdefault(mine, {}).setdefault(other, (f"{path}:{number}", header))
-    return found + list(circles(arrows))
+    page = root / "docs/explanation/architecture.md"
+    folders = {file.parent.relative_to(root).as_posix() for file in files(root) if file.suffix in (".h", ".cpp")}
+    library = {folder for folder in folders if layer_of(folder + "/", table) in table or folder.split("/")[0] in ("troupe", "script", "tools")}
+    return found + list(circles(arrows)) + (list(unnamed_folders(page.read_text(), library)) if page.exists() else [])
 
 
 CMAKE = """troupe_layer(core LINK fmt::fmt)
@@ -266,6 +285,9 @@ def self_test():
             found = {line.split(":")[0] for line in violations(root)}
             if found != expected:
                 sys.exit(f"self-test: missed {sorted(expected - found)}, found in vain {sorted(found - expected)}")
+    named = "```text\ncore/  base  errors\n       a/inner, b  others\nnn/ optim/   modules\n```\n"
+    if len(list(unnamed_folders(named, {"core/base", "core/a/inner", "nn", "optim", "core/b/cuda"}))) or len(list(unnamed_folders(named, {"core/c", "data"}))) != 2:
+        sys.exit("self-test: folders that the page names, or does not, were taken for the others")
     print(f"self-test: all {len(BAD)} planted violations were found, and nothing else")
 
 

@@ -22,8 +22,7 @@ static std::string note_of_grad_mode() {
   return "grad mode is off in " + (frame().what ? *frame().what : "this method") +
          ": it came with the call from " + call.host().members.name_of(call.from()) +
          ", which was made under a NoGradGuard, or in the shell outside a context. A method that uses "
-         "gradients "
-         "of its own opens an EnableGradGuard";
+         "gradients of its own opens an EnableGradGuard";
 }
 
 Worker::Worker(WorkerOptions options)

@@ -1,4 +1,4 @@
-// The call that the current thread is handling: one of the two thread-locals (the other is the grad mode).
+// The call that the current thread is handling.
 #pragma once
 #include <cstddef>
 #include <cstdint>

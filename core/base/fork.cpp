@@ -24,8 +24,8 @@ void in_child() {
 std::string refusal(const char* what) {
   return "[" + std::string(what) + "] process " + std::to_string(::getpid()) +
          " is a child that fork() made while its parent was a worker, or had a job with checkpoints: it has "
-         "none "
-         "of the parent's threads, and what it sent or wrote would be taken for the parent's. Call exec or "
+         "none of the parent's threads, and what it sent or wrote would be taken for the parent's. Call exec "
+         "or "
          "_exit() in the child, fork before launch(), or start workers with `troupe run`";
 }
 

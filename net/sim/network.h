@@ -47,9 +47,8 @@ enum class InFlight {
 };
 
 /// Named nodes and the links between them. Two modes:
-///   * immediate (`virtual_time` false): no delay; a message is delivered on the thread that sends it, or,
-///   while that
-///     thread is already delivering one, after it. This is what in-process clusters run on.
+///   * immediate (`virtual_time` false): no delay; a message is delivered on the thread that sends it, or after
+///     another one, while that thread is delivering it. This is what in-process clusters run on.
 ///   * virtual time: nothing moves until step() or run(); delivery order is a function of the seed alone.
 /// Tensors are copied on the way, as if they had crossed a process boundary; those of devices when either
 /// side writes to them.

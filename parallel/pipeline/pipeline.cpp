@@ -173,8 +173,7 @@ void Pipeline::join_replicas() {
   if (options_.shard == Shard::all && !options_.tied.empty())
     throw_invalid(
         "[pipeline] ties are of whole parameters, and Shard::all leaves pieces: use Shard::gradients, or "
-        "leave "
-        "out the ties");
+        "leave out the ties");
   if (options_.replicas.size() != stages_.size())
     throw_invalid(
         fmt::format("[pipeline] replicas of {} stages, and there are {}: give a group for each stage",

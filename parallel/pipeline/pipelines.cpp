@@ -38,8 +38,7 @@ void Pipelines::check(const Points& points, const PipelineOptions& options, cons
   if (options.schedule == "auto")
     throw_invalid(
         "[pipelines] \"auto\" chooses by the times of one pipeline, and all need the same schedule: name "
-        "one, "
-        "such as \"1f1b\"");
+        "one, such as \"1f1b\"");
   if (ranks_meet && options.checkpoint != Checkpoint::never)
     throw_invalid(
         "[pipelines] the ranks of a stage wait for each other in its forward pass, which a checkpoint cannot "

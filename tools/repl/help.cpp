@@ -266,8 +266,8 @@ std::string reference_text() {
   std::string out =
       "# The shell\n\n"
       "What the shell has of its own. Written by `troupe repl --reference`; a test compares it with the "
-      "tables "
-      "that it comes from. `ops.*`, `nn.*` and `optim.*` have what [operators](operators.md) lists, with the "
+      "tables that it comes from. `ops.*`, `nn.*` and `optim.*` have what [operators](operators.md) lists, "
+      "with the "
       "names and defaults there. [The tutorial](../tutorial/shell.md) shows how to use it.\n\n"
       "## Functions\n\n| | |\n|---|---|\n";
   const auto cell = [](std::string text) {

@@ -70,8 +70,7 @@ constexpr char kAdd[] = "add", kSub[] = "sub", kMul[] = "mul", kDiv[] = "div", k
 int no_comparison(lua_State*) {
   throw_invalid(
       "==, < and <= compare no elements of tensors; x:eq(y), x:ne(y), x:lt(y), x:le(y), x:gt(y), x:ge(y) do, "
-      "and "
-      "ops.allclose(x, y) gives true or false");
+      "and ops.allclose(x, y) gives true or false");
 }
 
 int negative(lua_State* L) { return push_results(L, run_operator("neg", {get<Tensor>(L, 1)})); }
