@@ -90,9 +90,9 @@ void ReducerState::cut_for(const ReducerOptions& options) {
   if (options.shard == Shard::gradients && options.compression.on())
     throw_invalid(fmt::format("{}compressed gradients are summed whole: write Shard::state, or leave out {}",
                               kOfReducer, options.compression.str()));
-  std::vector<size_t> order = order_;
-  std::erase_if(order, [&](size_t i) { return !parameters[i].requires_grad(); });
-  cut = std::make_shared<CutParameters>(group, parameters, buckets_of(parameters, order, sizes),
+  std::vector<size_t> unfrozen = order();
+  std::erase_if(unfrozen, [&](size_t i) { return !parameters[i].requires_grad(); });
+  cut = std::make_shared<CutParameters>(group, parameters, buckets_of(parameters, unfrozen, sizes),
                                         options.shard, name(), timeout);
   optim::update_pieces(cut);
 }

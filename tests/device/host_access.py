@@ -25,6 +25,7 @@ MAY = {
     "ops/random.cpp": "values are drawn on the host",
     "parallel/data/compressed_gradients.cpp": "what is packed for the wire is on the host",
     "parallel/server/": "servers are on the CPU",
+    "parallel/tensor/whole_model.cpp": "tells tensors that are one from others, and touches none",
     "troupe/owned_pieces.cpp": "files of checkpoints are read to the host",
     "troupe/snapshot_room.cpp": "tells what a GPU holds from what the host does, and touches none",
     "troupe/tensor_way.cpp": "says which way tensors of the CPU go, and touches none",
