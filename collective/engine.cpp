@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <any>
 #include <set>
 #include <utility>
 
@@ -22,13 +21,13 @@ std::string seconds(Duration d) { return fmt::format("{:.4g} s", std::chrono::du
 
 // Kept with an actor: what it has called as a rank of groups is forgotten as it ends.
 struct Memberships {
-  explicit Memberships(std::weak_ptr<Operations> t) : table(std::move(t)) {}
+  Memberships() = default;
   Memberships(const Memberships&) = delete;
   ~Memberships() {
     if (const auto t = table.lock())
       for (const auto& [group, rank] : ranks) t->leave(group, rank);
   }
-  const std::weak_ptr<Operations> table;
+  std::weak_ptr<Operations> table;
   std::set<std::pair<uint64_t, size_t>> ranks;
 };
 
@@ -36,9 +35,9 @@ void keep_membership(const std::shared_ptr<Operations>& table, const Group& grou
                      size_t rank) {
   const auto cell = actors::current_cell();
   if (!cell || cell->id() != group.members()[rank]) return;
-  std::any& kept = cell->attachments()["groups"];
-  if (!kept.has_value()) kept = std::make_shared<Memberships>(table);
-  std::any_cast<const std::shared_ptr<Memberships>&>(kept)->ranks.emplace(number, rank);
+  auto& mine = cell->keep<Memberships>();
+  mine.table = table;
+  mine.ranks.emplace(number, rank);
 }
 
 }  // namespace

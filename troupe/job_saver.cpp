@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <any>
 #include <functional>
 #include <memory>
 
@@ -73,17 +72,16 @@ void in_all_mailboxes(const actors::Worker& worker, const Ref<actors::Invocation
 }
 
 // The bytes of an actor that are in no state, as they were when the loop began.
-constexpr const char* kFirstBytes = "job bytes";
+struct FirstBytes {
+  std::optional<std::string> bytes;
+};
 
 // In its mailbox. Says once what training has changed of them.
 void look_for_changes(ActorCell& cell) {
-  std::any& kept = cell.attachments()[kFirstBytes];
+  auto& first = cell.keep<FirstBytes>().bytes;
   std::string now = bytes_in_no_state(cell.object(), cell);
-  if (!kept.has_value()) {
-    kept = std::move(now);
-    return;
-  }
-  auto& before = std::any_cast<std::string&>(kept);
+  if (!first) return (void)(first = std::move(now));
+  std::string& before = *first;
   std::string where;
   for (size_t i = 0, end; i < std::min(now.size(), before.size()); i = std::max(end, i + 1)) {
     for (end = i; end < now.size() && now[end] != before[end];) ++end;

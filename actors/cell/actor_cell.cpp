@@ -156,7 +156,7 @@ void ActorCell::note_duration(size_t method, Duration took) {
 
 void ActorCell::destroy() {
   if (failure_) host_.unheard.gone(id_);
-  attachments_.clear();
+  kept_.clear();
   object_.reset();
 }
 

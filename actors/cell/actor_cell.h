@@ -1,12 +1,12 @@
 // An actor on its worker: the object, its mailbox, and what the framework keeps beside it.
 #pragma once
-#include <any>
 #include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <typeindex>
 #include <vector>
 
 #include "actors/actor.h"
@@ -81,8 +81,19 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   void failure_heard() {
     if (failure_) host_.unheard.heard(id_);
   }
-  /// What upper layers keep with the actor, by name (an optimizer's state, say).
-  std::map<std::string, std::any>& attachments() { return attachments_; }
+  /// What upper layers keep with the actor, one object of each type: the one that is there, or a new one.
+  template <class T>
+  T& keep() {
+    auto& object = kept_[typeid(T)];
+    if (!object) object = std::make_shared<T>();
+    return *static_cast<T*>(object.get());
+  }
+  /// Null: nobody has asked for one.
+  template <class T>
+  T* kept() const {
+    const auto at = kept_.find(typeid(T));
+    return at == kept_.end() ? nullptr : static_cast<T*>(at->second.get());
+  }
   const ActorType::Method& method(size_t index) const;
   /// The method took that long.
   void note_duration(size_t method, Duration took);
@@ -112,7 +123,7 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   bool released_ = false;
   std::optional<Error> failure_;
   CurrentActivity activity_;
-  std::map<std::string, std::any> attachments_;
+  std::map<std::type_index, std::shared_ptr<void>> kept_;
   Mutex suspensions_mutex_;
   // Pruned when it has doubled.
   std::vector<std::weak_ptr<Suspension>> suspensions_ TROUPE_GUARDED_BY(suspensions_mutex_);

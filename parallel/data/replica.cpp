@@ -31,13 +31,15 @@ struct Joined {
   bool divides = false;  // Shard::none does not
 };
 
-constexpr const char* kReplica = "replica ";  // begins what is attached to the actor
-std::string attachment(const std::string& key) { return kReplica + key; }
+constexpr const char* kReplica = "replica";  // why norms leave something out
+
+using AllJoined = std::map<std::string, std::shared_ptr<Joined>>;  // of an actor, by key
+
+AllJoined& all_joined() { return internal::actors::current_cell()->keep<AllJoined>(); }
 
 std::shared_ptr<Joined> find_joined(const std::string& key) {
-  auto& attachments = internal::actors::current_cell()->attachments();
-  const auto at = attachments.find(attachment(key));
-  return at == attachments.end() ? nullptr : std::any_cast<std::shared_ptr<Joined>>(at->second);
+  const auto at = all_joined().find(key);
+  return at == all_joined().end() ? nullptr : at->second;
 }
 
 std::shared_ptr<Joined> joined(const std::string& key) {
@@ -143,7 +145,7 @@ Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
   here->parts = parts;
   here->divides = shard != Shard::none;
   tp::count_copies_anew();
-  internal::actors::current_cell()->attachments()[attachment(order.key)] = here;
+  all_joined()[order.key] = here;
   if (order.group.rank() > 0)
     optim::leave_out_of_norms(kReplica, whole_in(parameters, here->reducer.pieces()));
   Tensors all = parameters;
@@ -222,8 +224,7 @@ void load_state_dict(Actor& actor, const std::string& key, const StateDict& stat
 void set_accumulating(const std::string& key, bool on) { joined(key)->reducer.set_accumulating(on); }
 
 void leave_replicas(const std::string& key) {
-  if (internal::actors::current_cell()->attachments().erase(attachment(key)))
-    optim::leave_out_of_norms(kReplica, {});
+  if (all_joined().erase(key)) optim::leave_out_of_norms(kReplica, {});
 }
 
 }  // namespace
@@ -243,11 +244,7 @@ void install_replicas(internal::actors::Worker& worker) {
 
 void set_share(const std::string& key, double share) { joined(key)->parts.set_share(share); }
 
-bool is_replica() {
-  const auto& attachments = internal::actors::current_cell()->attachments();
-  const auto at = attachments.lower_bound(std::string(kReplica));
-  return at != attachments.end() && at->first.starts_with(kReplica);
-}
+bool is_replica() { return !all_joined().empty(); }
 
 const GradientReducer* reducer_of(const std::string& key) {
   const auto found = find_joined(key);

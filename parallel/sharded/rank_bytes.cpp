@@ -16,8 +16,7 @@
 namespace troupe::parallel {
 namespace {
 
-constexpr const char* kSentBefore = "sent before the step";  // attached to the actor
-
+// Kept with an actor: before its step.
 struct SentBytes {
   int64_t in_groups = 0, converted = 0;
 
@@ -61,13 +60,12 @@ void add_parameters(Actor& actor, RankBytes& out) {
 }  // namespace
 
 void count_sent_from_here() {
-  internal::actors::current_cell()->attachments()[kSentBefore] = SentCount{SentBytes::now()};
+  internal::actors::current_cell()->keep<SentCount>() = SentCount{SentBytes::now()};
 }
 
 void count_sent_up_to_here() {
-  auto& attachments = internal::actors::current_cell()->attachments();
-  if (const auto at = attachments.find(kSentBefore); at != attachments.end())
-    if (auto& count = std::any_cast<SentCount&>(at->second); !count.end) count.end = SentBytes::now();
+  if (auto* count = internal::actors::current_cell()->kept<SentCount>(); count && !count->end)
+    count->end = SentBytes::now();
 }
 
 RankBytes rank_bytes(Actor& actor) {
@@ -78,10 +76,10 @@ RankBytes rank_bytes(Actor& actor) {
     if (dynamic_cast<const optim::Optimizer*>(s))
       for (const auto& [name, t] : s->state())
         if (t.dim() > 0) out.state += bytes_of(t);
-  if (const auto before = cell->attachments().find(kSentBefore); before != cell->attachments().end()) {
-    const auto count = std::any_cast<SentCount>(before->second);
-    const SentBytes end = count.end.value_or(SentBytes::now());
-    out.sent = end.in_groups - count.before.in_groups, out.converted = end.converted - count.before.converted;
+  if (const auto* count = cell->kept<SentCount>()) {
+    const SentBytes end = count->end.value_or(SentBytes::now());
+    out.sent = end.in_groups - count->before.in_groups,
+    out.converted = end.converted - count->before.converted;
   }
   return out;
 }

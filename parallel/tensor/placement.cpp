@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <any>
 #include <set>
 
 #include "actors/cell/actor_cell.h"
@@ -16,9 +15,11 @@ namespace troupe::tp {
 
 namespace {
 
-// Attached to an actor: the parameters of cut_parameter(); that its copies are counted.
-constexpr const char* kCut = "tp.cut";
-constexpr const char* kCounted = "tp.counted";
+// Of an actor: the parameters of cut_parameter(); whether its copies are counted.
+struct CutOver {
+  Tensors parameters;
+  bool counted = false;
+};
 
 // The placements of all parameters inside a module, by full name.
 class Walk final : public nn::Members {
@@ -85,17 +86,13 @@ void load_whole_state(nn::Module& module, const std::map<std::string, Tensor>& w
 void cut_parameter(const Tensor& parameter) {
   const auto cell = internal::actors::current_cell();
   if (!cell) return;
-  std::any& kept = cell->attachments()[kCut];
-  if (!kept.has_value()) kept = Tensors();
-  std::any_cast<Tensors&>(kept).push_back(parameter);
+  cell->keep<CutOver>().parameters.push_back(parameter);
 }
 
 void count_copies_once(size_t rank) {
   const auto cell = rank ? internal::actors::current_cell() : nullptr;
-  if (!cell || cell->attachments().contains(kCounted)) return;
-  cell->attachments()[kCounted] = true;
-  const std::any& kept = cell->attachments()[kCut];
-  const Tensors cut = kept.has_value() ? std::any_cast<const Tensors&>(kept) : Tensors();
+  if (!cell || std::exchange(cell->keep<CutOver>().counted, true)) return;
+  const Tensors& cut = cell->keep<CutOver>().parameters;
   const auto is_cut = [&](const Tensor& p) {
     return std::ranges::any_of(cut, [&](const Tensor& t) { return t.is_same(p); });
   };
@@ -111,14 +108,12 @@ void count_copies_once(size_t rank) {
 void cut_piece(const Tensor& parameter, const Tensor& piece) {
   const auto cell = internal::actors::current_cell();
   if (!cell) return;
-  const auto kept = cell->attachments().find(kCut);
-  if (kept == cell->attachments().end()) return;
-  for (Tensor& t : std::any_cast<Tensors&>(kept->second))
+  for (Tensor& t : cell->keep<CutOver>().parameters)
     if (t.is_same(parameter)) t = piece;
 }
 
 void count_copies_anew() {
-  if (const auto cell = internal::actors::current_cell()) cell->attachments().erase(kCounted);
+  if (const auto cell = internal::actors::current_cell()) cell->keep<CutOver>().counted = false;
 }
 
 void put(Tensor& parameter, const Tensor& elements) {

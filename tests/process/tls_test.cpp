@@ -91,7 +91,7 @@ TEST_CASE("variables of certificates that are half set, or wrong, end a program 
           {"[launch] TROUPE_TLS_CERTIFICATE is set but TROUPE_TLS_", " is not: set the files of"});
   const auto all = with(with(variables, "TROUPE_TLS_CERTIFICATE=/no/such"), "TROUPE_TLS_KEY=/no/such");
   refused(with(all, "TROUPE_TLS_CA=/no/such"), 2,
-          {"[launch] TROUPE_TLS_CERTIFICATE: /no/such: No such file or directory"});
+          {"[launch] TROUPE_TLS_CERTIFICATE: /no/such: no such file"});
   refused({"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29500",
            "TROUPE_TOKEN_FILE=" + site.token, "TROUPE_TLS_CERTIFICATE=/a", "TROUPE_TLS_KEY=/b",
            "TROUPE_TLS_CA=/c"},

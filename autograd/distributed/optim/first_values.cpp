@@ -1,6 +1,5 @@
 #include "autograd/distributed/optim/first_values.h"
 
-#include <any>
 #include <vector>
 
 #include "actors/cell/actor_cell.h"
@@ -9,11 +8,12 @@
 namespace troupe::optim {
 namespace {
 
-// Attached to the actor: those that have not come.
+// Those that have not come to the actor.
+struct Coming {
+  std::vector<Future<void>> all;
+};
 std::vector<Future<void>>& coming() {
-  std::any& kept = internal::actors::current_cell()->attachments()["optim.first_values"];
-  if (!kept.has_value()) kept = std::vector<Future<void>>();
-  auto& all = std::any_cast<std::vector<Future<void>>&>(kept);
+  auto& all = internal::actors::current_cell()->keep<Coming>().all;
   std::erase_if(all, [](const Future<void>& f) { return f.is_ready(); });
   return all;
 }

@@ -21,8 +21,10 @@
 namespace troupe::optim {
 namespace {
 
-constexpr const char* kNotInNorms = "optim.not_in_norms";  // attached to an actor: leave_out_of_norms()
-using NotInNorms = std::map<std::string, Tensors>;         // by reason
+// Of an actor: leave_out_of_norms(), by reason.
+struct NotInNorms {
+  std::map<std::string, Tensors> all;
+};
 
 using AllPieces = std::vector<std::shared_ptr<ParameterPieces>>;
 
@@ -91,11 +93,13 @@ struct Attached {
   Updated updated;
 };
 
+using Optimizers = std::map<std::string, Attached>;  // of an actor, by key
+
 Attached& attached_to(internal::actors::ActorCell& cell, const std::string& key) {
-  auto& attachments = cell.attachments();
-  const auto at = attachments.find(key);
-  if (at == attachments.end()) throw_invalid("[optim] actor " + cell.label() + " has no such optimizer");
-  return *std::any_cast<std::shared_ptr<Attached>&>(at->second);
+  auto& all = cell.keep<Optimizers>();
+  const auto at = all.find(key);
+  if (at == all.end()) throw_invalid("[optim] actor " + cell.label() + " has no such optimizer");
+  return at->second;
 }
 
 GroupOptions options_of(const Optimizer& optimizer) {
@@ -195,8 +199,8 @@ GroupNames create(Actor& actor, internal::actors::Invocation& call, const std::s
   std::vector<std::string> in_order;
   for (const auto& of_group : by_group) in_order.insert(in_order.end(), of_group.begin(), of_group.end());
   optimizer->set_names(std::move(in_order), " of " + call.cell()->label());
-  call.cell()->attachments()[key] =
-      std::make_shared<Attached>(Attached{name, std::move(optimizer), std::move(updated)});
+  call.cell()->keep<Optimizers>().insert_or_assign(key,
+                                                   Attached{name, std::move(optimizer), std::move(updated)});
   return by_group;
 }
 
@@ -207,7 +211,7 @@ int64_t update(internal::actors::ActorCell& cell, const std::string& key, const 
   Optimizer& optimizer = *attached.optimizer;
   const Tensors grads = attached.updated.gradients(optimizer.params());
   set_options(optimizer, options);
-  if (cell.attachments().contains(kCopyOnWrite))
+  if (cell.kept<CopyOnWrite>())
     for (size_t i = 0; i < grads.size(); ++i)
       if (grads[i].defined()) replace_if_held(optimizer.params()[i]);
   optimizer.step(grads, factor);
@@ -238,11 +242,10 @@ std::vector<double> sizes(Actor&, internal::actors::Invocation& call, const std:
   updated.check(*call.cell());
   const Tensors& parameters = updated.tensors;
   Tensors grads = updated.gradients(parameters);
-  if (const auto& kept = call.cell()->attachments(); kept.contains(kNotInNorms))
-    for (const auto& [reason, elsewhere] : std::any_cast<const NotInNorms&>(kept.at(kNotInNorms)))
-      for (size_t i = 0; i < grads.size(); ++i)
-        if (std::ranges::any_of(elsewhere, [&](const Tensor& t) { return t.is_same(parameters[i]); }))
-          grads[i] = {};
+  for (const auto& [reason, elsewhere] : call.cell()->keep<NotInNorms>().all)
+    for (size_t i = 0; i < grads.size(); ++i)
+      if (std::ranges::any_of(elsewhere, [&](const Tensor& t) { return t.is_same(parameters[i]); }))
+        grads[i] = {};
   return gradient_sizes(grads, largest);
 }
 
@@ -299,7 +302,7 @@ GroupOptions load(Actor&, internal::actors::Invocation& call, const std::string&
 }
 
 void drop(Actor&, internal::actors::Invocation& call, const std::string& key) {
-  call.cell()->attachments().erase(key);
+  call.cell()->keep<Optimizers>().erase(key);
 }
 
 }  // namespace
@@ -308,13 +311,11 @@ void set_copy_on_write() {
   const auto cell = internal::actors::current_cell();
   if (!cell) throw_invalid("[optim] set_copy_on_write() is for the constructor and the methods of an actor");
   if (const AllPieces pieces = pieces_here(); !pieces.empty()) refuse_copy_on_write(pieces[0]->word());
-  cell->attachments()[kCopyOnWrite] = true;
+  cell->keep<CopyOnWrite>();
 }
 
 void leave_out_of_norms(const std::string& reason, Tensors parameters) {
-  std::any& kept = internal::actors::current_cell()->attachments()[kNotInNorms];
-  if (!kept.has_value()) kept = NotInNorms();
-  std::any_cast<NotInNorms&>(kept)[reason] = std::move(parameters);
+  internal::actors::current_cell()->keep<NotInNorms>().all[reason] = std::move(parameters);
 }
 
 void install_distributed(internal::actors::Worker& worker) {

@@ -7,8 +7,10 @@
 namespace troupe::optim {
 namespace {
 
-constexpr const char* kPieces = "optim.pieces";  // attached to an actor: AllAttached
-using AllAttached = std::vector<std::weak_ptr<ParameterPieces>>;
+// Of an actor.
+struct PiecesOfActor {
+  std::vector<std::weak_ptr<ParameterPieces>> all;
+};
 
 }  // namespace
 
@@ -32,20 +34,16 @@ Tensor context_gradient(const ParameterPieces::Piece& piece, const ParameterPiec
 void update_pieces(const std::shared_ptr<ParameterPieces>& pieces) {
   const auto cell = internal::actors::current_cell();
   if (!cell) return;  // no optimizer comes to what is no actor
-  if (cell->attachments().contains(kCopyOnWrite)) refuse_copy_on_write(pieces->word());
-  std::any& kept = cell->attachments()[kPieces];
-  if (!kept.has_value()) kept = AllAttached();
-  auto& all = std::any_cast<AllAttached&>(kept);
+  if (cell->kept<CopyOnWrite>()) refuse_copy_on_write(pieces->word());
+  auto& all = cell->keep<PiecesOfActor>().all;
   std::erase_if(all, [](const auto& p) { return p.expired(); });
   all.push_back(pieces);
 }
 
 std::vector<std::shared_ptr<ParameterPieces>> pieces_here() {
   const auto cell = internal::actors::current_cell();
-  const auto at = cell->attachments().find(kPieces);
   std::vector<std::shared_ptr<ParameterPieces>> alive;
-  if (at == cell->attachments().end()) return alive;
-  for (const auto& weak : std::any_cast<const AllAttached&>(at->second))
+  for (const auto& weak : cell->keep<PiecesOfActor>().all)
     if (auto pieces = weak.lock()) alive.push_back(std::move(pieces));
   return alive;
 }

@@ -40,8 +40,8 @@ class ParameterPieces {
   virtual const char* word() const = 0;
 };
 
-/// Attached to an actor: old versions of its parameters are kept (set_copy_on_write()).
-inline constexpr const char* kCopyOnWrite = "optim.copy_on_write";
+/// Kept with an actor of which old versions of parameters are kept (set_copy_on_write()).
+struct CopyOnWrite {};
 
 /// In an actor's constructor or method: its distributed optimizers update these, while the object lives.
 /// (Outside actors: nothing.) `invalid` if old versions of its parameters are kept.

@@ -70,11 +70,7 @@ struct Step {
 // By pipeline and stage.
 using Steps = std::map<std::pair<uint64_t, int64_t>, Step>;
 
-Steps& steps() {
-  std::any& kept = internal::actors::current_cell()->attachments()["pipeline"];
-  if (!kept.has_value()) kept = std::make_shared<Steps>();
-  return **std::any_cast<std::shared_ptr<Steps>>(&kept);
-}
+Steps& steps() { return internal::actors::current_cell()->keep<Steps>(); }
 
 Step& step_of(const WorkId& id, bool record = true) {
   Step& step = steps()[{id.pipeline, id.stage}];
