@@ -43,6 +43,8 @@ class Reader {
       return Json::parse(text, watch);
     } catch (const Json::parse_error& e) {
       fail(fmt::format("is no JSON at byte {}", e.byte > 0 ? e.byte - 1 : 0));
+    } catch (const Json::out_of_range&) {
+      fail("has a number that no float64 holds");
     }
   }
 

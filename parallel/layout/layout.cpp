@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/base/visible.h"
 #include "core/entry/entry.h"
 #include "data/file.h"
 #include "data/json.h"
@@ -20,7 +21,9 @@ const std::vector<std::string> kKeys{"checkpoint",    "chunks",    "cuts",     "
                                      "shard",         "stages",    "workers"};
 const std::vector<std::string> kDims{"dp", "pp", "tp"};
 
-std::string quoted(const std::string& name) { return "\"" + name + "\""; }
+constexpr size_t kLongest = 80;  // bytes of a name or a value, in an error
+
+std::string quoted(const std::string& name) { return in_quotes(name, kLongest); }
 std::string quoted(const std::string& name, const std::string& within) {
   return quoted(name) + " of " + quoted(within);
 }
@@ -37,17 +40,20 @@ std::string hint(const std::string& got, const std::vector<std::string>& known) 
   return (near.empty() ? "." : "; did you mean " + quoted(near) + "?") + " There are: " + names_in(known);
 }
 
-// What a value is, in an error.
+// What a value is, in an error: as the file has it.
 std::string shown(const Value& value) {
-  constexpr size_t kLongest = 80;
-  std::string text = text_of(value);
-  if (text.size() > kLongest) text = text.substr(0, kLongest - 3) + "...";
-  return text;
+  std::string text = datasets::json_text(value);
+  if (text.size() <= kLongest) return text;
+  const std::string cut = in_quotes(text, kLongest);  // at a whole character
+  return cut.substr(1, cut.size() - 2);
 }
 
 bool is_whole(const Value& value) {
   const auto* n = value.get_if<int64_t>();
   return n && *n >= 1 && *n <= kMostWhole;
+}
+std::string element_of(const std::string& key, size_t index) {
+  return fmt::format("element {} of {}", index + 1, quoted(key));
 }
 const std::string kWhole = fmt::format("a whole number from 1 to {}", kMostWhole);
 
@@ -100,18 +106,24 @@ std::vector<int> Layout::wholes(const std::string& key, std::vector<int> otherwi
   const Value* value = read(key);
   if (!value) return otherwise;
   const auto* list = value->get_if<ValueList>();
-  if (!list || !std::ranges::all_of(*list, is_whole)) wrong(quoted(key), *value, "a list, each " + kWhole);
+  if (!list) wrong(quoted(key), *value, "a list, each " + kWhole);
   std::vector<int> out;
-  for (const Value& v : *list) out.push_back(static_cast<int>(*v.get_if<int64_t>()));
+  for (const Value& v : *list) {
+    if (!is_whole(v)) wrong(element_of(key, out.size()), v, kWhole);
+    out.push_back(static_cast<int>(*v.get_if<int64_t>()));
+  }
   return out;
 }
 
 std::vector<std::string> Layout::texts(const std::string& key, const Value& value) const {
   const auto* list = value.get_if<ValueList>();
-  const auto is_text = [](const Value& v) { return v.get_if<std::string>() != nullptr; };
-  if (!list || !std::ranges::all_of(*list, is_text)) wrong(quoted(key), value, "a list of texts");
+  if (!list) wrong(quoted(key), value, "a list of texts");
   std::vector<std::string> out;
-  for (const Value& v : *list) out.push_back(*v.get_if<std::string>());
+  for (const Value& v : *list) {
+    const auto* text = v.get_if<std::string>();
+    if (!text) wrong(element_of(key, out.size()), v, "text");
+    out.push_back(*text);
+  }
   return out;
 }
 
@@ -268,14 +280,14 @@ ServerPolicy Layout::policy(const std::string& of, ServerPolicy otherwise) {
 void Layout::check_all_read() const {
   for (const auto& [key, value] : keys_)
     if (!read_.contains(key))
-      fail(fmt::format("nothing in this program reads \"{}\"; it reads: {}", key, names_in(read_)));
+      fail(fmt::format("nothing in this program reads {}; it reads: {}", quoted(key), names_in(read_)));
   const auto at = keys_.find("policies");
   const auto* policies = at == keys_.end() ? nullptr : at->second.get_if<ValueMap>();
   if (!policies) return;
   for (const auto& [name, policy] : *policies)
     if (!served_.contains(name))
-      fail(fmt::format("\"policies\" names \"{}\", which this program does not serve; it serves: {}", name,
-                       names_in(served_)));
+      fail(fmt::format("\"policies\" names {}, which this program does not serve; it serves: {}",
+                       quoted(name), names_in(served_)));
 }
 
 Layout parse_layout(std::string_view json, const std::string& name) {

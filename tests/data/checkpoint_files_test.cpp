@@ -229,6 +229,7 @@ TEST_CASE("numbers of an index that are none, or are too large, are refused", "[
 TEST_CASE("an index that is no JSON, repeats names or nests without end is refused", "[data][checkpoint]") {
   CHECK_THAT(refused("{\"troupe\": {\"step\": 1, \"step\": 2}}"), Contains("has the name \"step\" twice"));
   CHECK_THAT(refused("{\"troupe\": {]}}"), Contains("is no JSON at byte 12"));
+  CHECK_THAT(refused("{\"troupe\": 1e400}"), Contains("has a number that no float64 holds"));
   CHECK_THAT(refused("{\"a\": " + std::string(100'000, '[') + "}"), Contains("nests deeper"));
   CHECK_THAT(refused("{\"metadata\": {}, \"weight_map\": {}}"), Contains("has no \"troupe\""));
   CHECK_THAT(

@@ -66,6 +66,18 @@ TEST_CASE("what a layout does not say is as the program has it") {
 
 TEST_CASE("what is no layout is refused, with its name, key and value") {
   CHECK(layout_error("{").starts_with("[layout] here: "));
+  CHECK(layout_error("") ==
+        "[layout] here: it is no JSON at line 1, column 1: syntax error while parsing value - unexpected end "
+        "of "
+        "input; expected '[', '{', or a literal");
+  CHECK(layout_error("{\n  \"chunks\": 2,\n  \"cuts\": [1 2]\n}")
+            .starts_with(
+                "[layout] here: it is no JSON at line 3, column 14: syntax error while parsing array - "
+                "unexpected number literal"));
+  CHECK(layout_error("{\"chunks\":\n  1e400}") ==
+        "[layout] here: the number 1e400 at line 2, column 7 is larger than any float64");
+  CHECK(layout_error("{\"a\": " + std::string(5000, '9') + "}").size() < 400);
+  CHECK(layout_error("{\"" + std::string(5000, 'a') + "\": 1}").size() < 500);
   CHECK(layout_error("[]") == "[layout] here: expected an object, got []");
   CHECK(layout_error(R"({"stages": []})") ==
         "[layout] here: \"stages\" is []: expected the worker of each stage");
@@ -78,13 +90,18 @@ TEST_CASE("what is no layout is refused, with its name, key and value") {
         "[layout] here: the key \"stages\" is there twice");
   CHECK(layout_error(R"({"policies": {"w": "bsp", "w": "async"}})") ==
         "[layout] here: the key \"w\" is there twice");
-  CHECK(layout_error(R"({"stages": [3]})") == "[layout] here: \"stages\" is [3]: expected a list of texts");
+  CHECK(layout_error(R"({"stages": ["w0", 3.0]})") ==
+        "[layout] here: element 2 of \"stages\" is 3.0: expected text");
   CHECK(layout_error(R"({"stages": "w1"})") ==
         "[layout] here: \"stages\" is \"w1\": expected a list of texts");
   CHECK(layout_error(R"({"stages": ["a", "b"], "cuts": [1, 2]})") ==
         "[layout] here: 2 \"cuts\" make 3 stages, and there are 2");
   CHECK(layout_error(R"({"cuts": [0]})") ==
-        "[layout] here: \"cuts\" is [0]: expected a list, each a whole number from 1 to 1048576");
+        "[layout] here: element 1 of \"cuts\" is 0: expected a whole number from 1 to 1048576");
+  CHECK(layout_error(R"({"cuts": 3})") ==
+        "[layout] here: \"cuts\" is 3: expected a list, each a whole number from 1 to 1048576");
+  CHECK(layout_error(R"({"chunks": 3.0})") ==
+        "[layout] here: \"chunks\" is 3.0: expected a whole number from 1 to 1048576");
   for (const std::string wrong : {"0", "2.5", "1e99", "99999999999999999999", "\"2\"", "null", "true"})
     CHECK_THAT(layout_error(R"({"micro_batches": )" + wrong + "}"),
                Catch::StartsWith("[layout] here: \"micro_batches\" is ") &&
@@ -92,7 +109,7 @@ TEST_CASE("what is no layout is refused, with its name, key and value") {
   CHECK(layout_error(R"({"checkpoint": "sometimes"})") ==
         "[layout] here: \"checkpoint\" is \"sometimes\": expected never, except_last or always");
   CHECK(layout_error(R"({"schedule": {"w0": "F0"}})") ==
-        "[layout] here: \"schedule\" is {w0 = \"F0\"}: expected text");
+        "[layout] here: \"schedule\" is {\"w0\":\"F0\"}: expected text");
   CHECK_THAT(layout_error(R"({"schedule": "1f2b"})"), Catch::Contains("did you mean \"1f1b\"?"));
   CHECK(layout_error(R"({"stages": ["a", "b"], "micro_batches": 1, "schedule": ["w0: F0 B0", "w1: F0"]})") ==
         "[layout] here: [schedule] custom: B0 is missing in the row of w1");
