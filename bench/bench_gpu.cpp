@@ -5,6 +5,9 @@
 #include "core/tensor/elements.h"
 #include "tools/flags/flags.h"
 #include "troupe/troupe.h"
+#ifdef TROUPE_CUDA_SIM
+#include "bench/gpu_audit.h"
+#endif
 using namespace troupe;
 
 namespace {
@@ -167,15 +170,30 @@ class Gpu {
   Generator generator_{0};
 };
 
+// What a step asks of the device, without one.
+int dry_run() {
+#ifdef TROUPE_CUDA_SIM
+  const bench::Gpt2 size;
+  std::fputs(bench::table_of(bench::audit_step(size), size, bench::kH200).c_str(), stdout);
+  return 0;
+#else
+  std::fputs("bench_gpu: --dry needs simulated GPUs; ./dev bench gpu --dry builds them\n", stderr);
+  return 1;
+#endif
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   std::string name;
+  bool dry = false;
   const bench::Bench bench(
       "bench_gpu", "Kernels and a training step on one GPU.", argc, argv, [&](tools::Flags& flags) {
         flags.add("--device", name, "cuda:0 unless given; the CPU with --quick shows that the program works");
+        flags.add("--dry", dry, "count what a step of GPT-2 asks of a GPU, on a simulated one");
       });
   if (bench.exit_code) return *bench.exit_code;
+  if (dry) return dry_run();
   if (name.empty()) name = "cuda:0";
   try {
     const Device device(name);

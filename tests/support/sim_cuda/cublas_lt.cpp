@@ -174,6 +174,17 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t what, const
   sim_cuda::Stream* s = m.find(stream);
   if (m.sticky != cudaSuccess || !s) return CUBLAS_STATUS_EXECUTION_FAILED;
   ++m.counters.launches;
+  if (m.audited) {
+    const double mn = static_cast<double>(p.m) * static_cast<double>(p.n), k = static_cast<double>(p.k);
+    const auto factors_read = (extent(p.a) + extent(p.b)), result = extent(p.d);
+    m.keep({.kind = sim_cuda::Asked::Kind::product,
+            .name = std::to_string(p.m) + " x " + std::to_string(p.n) + " x " + std::to_string(p.k) +
+                    (p.d.batch > 1 ? " of " + std::to_string(p.d.batch) : ""),
+            .read = factors_read + (factors[1] != 0 ? result : 0),
+            .written = result,
+            .flops = 2 * mn * k * p.d.batch});
+  }
+  if (m.dry) return CUBLAS_STATUS_SUCCESS;
   const int device = s->device;
   const auto run = [=, &m] {
     const auto seen = [&](const void* at, size_t bytes, bool written, const char* name) {

@@ -39,6 +39,25 @@ class Extents final : public Translator {
   std::vector<Extent> found_;
 };
 
+// Where the arguments of a launch lie, for an audit.
+class SpanFinder final : public Translator {
+ public:
+  SpanFinder(Machine& m, const std::vector<Extent>& extents) : machine_(m), extents_(extents) {}
+  void* pointer(const void* given, bool written) override {
+    const Extent& extent = extents_.at(at_++);
+    if (const Memory* memory = given ? machine_.memory_of(given) : nullptr)
+      (written ? found.written : found.read).push_back(memory->span_of(given, extent));
+    return const_cast<void*>(given);
+  }
+  void object(void*, size_t) override {}
+  Spans found;
+
+ private:
+  Machine& machine_;
+  const std::vector<Extent>& extents_;
+  size_t at_ = 0;
+};
+
 // Arguments as kernels of one device see them.
 class MachineTranslator final : public Translator {
  public:
@@ -98,7 +117,16 @@ cudaError_t enqueue(const char* name, cudaStream_t handle, dim3 grid, dim3 block
   const std::shared_ptr<Kernel> kept = std::move(kernel);
   Extents extents;
   kept->translate(extents);
-  m.add(*s, {name, [&m, device, grid, block, shared_bytes, kept, known = extents.take()] {
+  const std::vector<Extent> taken = extents.take();
+  if (m.audited) {
+    SpanFinder finder(m, taken);
+    const Kernel& what = *kept;
+    kept->translate(finder);
+    m.keep_kernel(name, typeid(what), finder.found, uint64_t{grid.x} * grid.y * grid.z, threads,
+                  shared_bytes);
+  }
+  if (m.dry) return m.sticky;
+  m.add(*s, {name, [&m, device, grid, block, shared_bytes, kept, known = taken] {
                MachineTranslator translator(m, device, known);
                kept->translate(translator);
                run_grid(grid, block, shared_bytes, *kept, m.eager ? nullptr : &m.random);

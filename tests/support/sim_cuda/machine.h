@@ -10,10 +10,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <string>
+#include <typeinfo>
 #include <vector>
 
+#include "tests/support/sim_cuda/audit.h"
 #include "tests/support/sim_cuda/order.h"
 #include "tests/support/sim_cuda/sim.h"
 
@@ -48,15 +51,19 @@ class Memory {
   /// The same for what a kernel gets: of the bytes only those that are in the allocation count.
   void* given(const void* p, const Extent& bytes, bool written, const std::string& what);
   void trim();
+  /// Where the bytes of an argument lie that are in its allocation, as the program sees addresses.
+  std::pair<uintptr_t, uintptr_t> span_of(const void* p, const Extent& bytes) const;
 
   size_t used = 0, reserved = 0, used_high = 0, reserved_high = 0, limit = 0;
 
  private:
   struct Block {
     size_t bytes = 0, slot = 0;
-    bool asked = true;    // for, by the program, and not given back
-    bool living = false;  // as the streams see it
-    size_t ends = 0;      // that were asked for and that no stream has come to
+    size_t wanted = 0;     // bytes that were last asked for; `bytes` follows when a stream comes to it
+    bool asked = true;     // for, by the program, and not given back
+    bool living = false;   // as the streams see it
+    bool guarded = false;  // has what shows that something wrote behind it
+    size_t ends = 0;       // that were asked for and that no stream has come to
     History history = {};
   };
   struct Free {
@@ -75,6 +82,13 @@ class Memory {
   std::map<size_t, Block> blocks_;            // by offset; freed ones stay until they are reused
   std::map<size_t, std::vector<Free>> free_;  // by size of slot
   size_t next_ = 0;
+};
+
+/// Where arguments of a launch lie.
+struct Spans {
+  std::vector<std::pair<uintptr_t, uintptr_t>> read, written;
+  uint64_t read_bytes() const;
+  uint64_t written_bytes() const;
 };
 
 struct EventState {
@@ -133,7 +147,9 @@ class Machine {
   bool eager = true;
   std::mt19937_64 random;
   size_t streams_made = 0;
-  const Stream* running = nullptr;  // whose task `running_task` is
+  std::optional<std::vector<Asked>> audited;  // what was asked for, while an audit goes on
+  bool dry = false;                           // nothing is computed
+  const Stream* running = nullptr;            // whose task `running_task` is
   std::string running_task;
   /// For how long a thread that waits gives the others time to ask for what it needs; zero: there are none.
   std::chrono::milliseconds patience{10'000};
@@ -158,6 +174,9 @@ class Machine {
   /// What holds up streams that have work; "" if something can go on, or nothing is left.
   std::string stuck() const;
   void set_seed(uint64_t seed);
+  void keep(Asked asked);
+  void keep_kernel(const char* name, const std::type_info& type, const Spans& spans, uint64_t blocks,
+                   uint64_t threads, size_t shared_bytes);
 
  private:
   Machine();

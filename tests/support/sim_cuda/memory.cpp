@@ -25,7 +25,9 @@ std::byte* map(int file, int protection) {
 
 size_t rounded(size_t bytes) { return (bytes + kGrain - 1) / kGrain * kGrain; }
 
-void set(std::byte* to, unsigned char value, size_t bytes) { std::memset(to, value, bytes); }
+void set(std::byte* to, unsigned char value, size_t bytes) {
+  if (!Machine::get().dry) std::memset(to, value, bytes);
+}
 
 }  // namespace
 
@@ -51,19 +53,23 @@ void* Memory::take(size_t bytes, cudaStream_t stream) {
   const auto found = std::find_if(kept.rbegin(), kept.rend(), fits);
   if (found != kept.rend()) {
     if (found->trimmed && reserved + slot > limit) return nullptr;
-    if (found->trimmed) reserved += slot;
+    if (found->trimmed) reserved += slot, ++Machine::get().counters.grown;
     offset = found->offset;
     kept.erase(std::next(found).base());
   } else {
     if (reserved + slot > limit || slot > kSpace - next_) return nullptr;
     next_ += slot;
     reserved += slot;
+    ++Machine::get().counters.grown;
   }
   Block& b = blocks_[offset];
   b.slot = slot;
+  b.wanted = bytes;
   b.asked = true;
   used += slot;
   used_high = std::max(used_high, used);
+  uint64_t& most = Machine::get().counters.most_used;
+  most = std::max<uint64_t>(most, used);
   reserved_high = std::max(reserved_high, reserved);
   return forbidden_ + offset;
 }
@@ -83,6 +89,7 @@ void Memory::begin(void* data, size_t bytes) {
   const size_t offset = offset_of(data);
   Block& b = blocks_.at(offset);
   b.living = true;
+  b.guarded = !Machine::get().dry;
   b.bytes = bytes;
   b.history.clear();
   touch(offset, b, offset, offset + bytes, true);
@@ -96,7 +103,7 @@ void Memory::end(void* data) {
   b.living = false;
   --b.ends;
   const auto is_guard = [](std::byte x) { return x == std::byte{kGuard}; };
-  if (!std::all_of(readable_ + offset + b.bytes, readable_ + offset + b.slot, is_guard))
+  if (b.guarded && !std::all_of(readable_ + offset + b.bytes, readable_ + offset + b.slot, is_guard))
     throw Fault{"something wrote behind an allocation of " + std::to_string(b.bytes) + " bytes on device " +
                 std::to_string(device_)};
   set(writable_ + offset, kPoison, b.bytes);
@@ -154,6 +161,17 @@ void* Memory::given(const void* p, const Extent& bytes, bool written, const std:
   touch(first, block, offset - std::min(bytes.before, offset - first),
         offset + std::min(bytes.behind, first + block.bytes - offset), written);
   return (written ? writable_ : readable_) + offset;
+}
+
+std::pair<uintptr_t, uintptr_t> Memory::span_of(const void* p, const Extent& bytes) const {
+  const size_t offset = offset_of(p);
+  const auto next = blocks_.upper_bound(offset);
+  const auto at = reinterpret_cast<uintptr_t>(p);
+  if (next == blocks_.begin()) return {at, at};
+  const auto& [first, block] = *std::prev(next);
+  const size_t end = first + block.wanted;
+  return {at - std::min(bytes.before, offset - first),
+          at + std::min(bytes.behind, end > offset ? end - offset : 0)};
 }
 
 void Memory::trim() {

@@ -74,6 +74,11 @@ void copy_now(Machine& m, void* to, const void* from, size_t bytes) {
 
 cudaError_t enqueue_copy(Machine& m, Stream& s, void* to, const void* from, size_t bytes, const char* name) {
   ++m.counters.copies;
+  m.keep({.kind = sim_cuda::Asked::Kind::copy, .name = name, .read = bytes, .written = bytes});
+  if (m.dry) {
+    if (!m.memory_of(to)) std::memset(to, 0, bytes);
+    return cudaSuccess;
+  }
   const bool from_host = !m.memory_of(from), to_host = !m.memory_of(to);
   if (from_host && !m.is_pinned(from)) {  // read before the call returns
     const auto* first = static_cast<const std::byte*>(from);
@@ -375,6 +380,8 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t hand
     Memory* memory = m.memory_of(to);
     if (!memory || s.device != current_device) return cudaErrorInvalidValue;
     ++m.counters.fills;
+    m.keep({.kind = sim_cuda::Asked::Kind::fill, .name = "fill", .written = bytes});
+    if (m.dry) return cudaSuccess;
     m.add(s, {"cudaMemsetAsync", [memory, to, value, bytes] {
                 std::memset(memory->seen(to, bytes, true, "fills"), value, bytes);
               }});

@@ -10,8 +10,10 @@ namespace sim_cuda {
 struct Counters {
   uint64_t synchronizations = 0;  ///< times that the host waited
   uint64_t allocations = 0, frees = 0;
+  uint64_t grown = 0;  ///< times that a pool had to ask the driver for memory
   uint64_t launches = 0;
   uint64_t copies = 0, fills = 0;
+  uint64_t most_used = 0;           ///< bytes of a device at one time
   uint64_t records = 0, waits = 0;  ///< of events, by streams
 };
 Counters counters();
