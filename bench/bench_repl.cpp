@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "bench/measure.h"
-#include "data/digits.h"
-#include "data/loader.h"
-#include "tools/repl/interpreter.h"
-#include "tools/repl/objects.h"
+#include "data/datasets/digits.h"
+#include "data/datasets/loader.h"
+#include "tools/repl/lua/interpreter.h"
+#include "tools/repl/lua/objects.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 

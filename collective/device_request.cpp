@@ -59,6 +59,24 @@ void exchange_with_all(Request& request, size_t rank) {
   }
 }
 
+// Of scatter and gather, whose root sends or receives each part by itself.
+void exchange_with_root(Request& request, size_t rank, const Tensor& own) {
+  const Problem& p = request.signature.problem;
+  const bool is_root = rank == p.root, scatters = p.collective == Collective::scatter;
+  const auto add = [&](DeviceStep::Kind kind, const Tensor& t, size_t peer) {
+    const bool sends = kind == DeviceStep::send;
+    request.work.steps.push_back({kind, sends ? t : Tensor(), sends ? Tensor() : t, peer});
+  };
+  const auto block = [&](size_t k) { return request.elements.read(p.block(k)); };
+  if (scatters && !is_root && p.counts[rank]) add(DeviceStep::receive, block(rank), p.root);
+  if (!scatters && p.counts[rank]) {
+    add(DeviceStep::send, own, p.root);
+    if (is_root) add(DeviceStep::receive, block(rank), rank);
+  }
+  for (size_t k = 0; is_root && k < p.ranks; ++k)  // scattered rows of its own are where they were
+    if (k != rank && p.counts[k]) add(scatters ? DeviceStep::send : DeviceStep::receive, block(k), k);
+}
+
 }  // namespace
 
 bool needs_devices(const Problem& p) {
@@ -113,24 +131,8 @@ void send_by_devices(Request& request, size_t rank, const Tensor& own) {
               {DeviceStep::broadcast, k == rank ? own : none, request.elements.read(p.block(k)), k});
       return;
     case Collective::scatter:
-      if (!is_root) {
-        if (p.counts[rank])
-          steps.push_back({DeviceStep::receive, none, request.elements.read(p.block(rank)), p.root});
-        return;
-      }
-      for (size_t k = 0; k < p.ranks; ++k)  // its own rows are where they were
-        if (k != rank && p.counts[k])
-          steps.push_back({DeviceStep::send, request.elements.read(p.block(k)), none, k});
-      return;
     case Collective::gather:
-      if (p.counts[rank]) {
-        steps.push_back({DeviceStep::send, own, none, p.root});
-        if (is_root) steps.push_back({DeviceStep::receive, none, request.elements.read(p.block(rank)), rank});
-      }
-      for (size_t k = 0; is_root && k < p.ranks; ++k)
-        if (k != rank && p.counts[k])
-          steps.push_back({DeviceStep::receive, none, request.elements.read(p.block(k)), k});
-      return;
+      return exchange_with_root(request, rank, own);
     case Collective::all_to_all:
       return exchange_with_all(request, rank);
     case Collective::barrier:

@@ -5,19 +5,9 @@
 #include <vector>
 
 #include "collective/group.h"
+#include "collective/mesh_points.h"
 
 namespace troupe {
-
-/// A dimension of a mesh.
-struct MeshDim {
-  std::string name;  ///< "dp"
-  size_t size = 0;
-};
-
-/// "dp=2,tp=4" as the dimensions of those names, in their order; what the text leaves out has size 1, but the
-/// last of them, which has what the others leave of `members`. `invalid` for anything else.
-std::vector<MeshDim> mesh_dims(std::string_view text, const std::vector<std::string>& names,
-                               size_t members = 1);
 
 /// Members in rows and columns, the last dimension first: with {{"dp", 2}, {"pp", 3}} member number dp * 3 +
 /// pp is at (dp, pp). A value, as Group.
@@ -41,18 +31,16 @@ class Mesh {
   /// All members, in one group.
   const Group& all() const& { return all_; }
   Group all() && { return std::move(all_); }
-  const std::vector<MeshDim>& dims() const& { return dims_; }
-  std::vector<MeshDim> dims() && { return std::move(dims_); }
-  size_t size(std::string_view dim) const { return dims_[index(dim)].size; }
+  const std::vector<MeshDim>& dims() const& { return points_.dims(); }
+  std::vector<MeshDim> dims() && { return std::move(points_).dims(); }
+  size_t size(std::string_view dim) const { return points_.size(dim); }
   /// Where the member that asks is in that dimension.
-  size_t coordinate(std::string_view dim) const;
+  size_t coordinate(std::string_view dim) const { return points_.coordinate(all_.rank(), dim); }
 
  private:
-  size_t index(std::string_view dim) const;
-  size_t stride(size_t dim) const;
-  Group along(size_t dim, size_t rank) const;
+  Group along(std::string_view dim, size_t rank) const;
   Group all_;
-  std::vector<MeshDim> dims_;
+  MeshPoints points_;
 };
 
 template <>

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/base/even_sizes.h"
 #include "core/tensor/creation.h"
 
 namespace troupe::internal::collective {
@@ -56,12 +57,7 @@ int64_t total_rows(std::string_view what, const std::vector<int64_t>& rows, cons
 
 std::vector<int64_t> divided(std::string_view what, int64_t all, const std::vector<int64_t>& rows,
                              Standing at) {
-  if (rows.empty()) {
-    const auto n = static_cast<int64_t>(at.ranks);
-    std::vector<int64_t> even;
-    for (int64_t k = 0; k < n; ++k) even.push_back(all / n + (k < all % n));
-    return even;
-  }
+  if (rows.empty()) return even_sizes(all, at.ranks);
   if (rows.size() != at.ranks || total_rows(what, rows, {}) != all)
     throw_invalid(
         fmt::format("[{}] .rows = {} for {} ranks and a tensor of {} rows: give each rank's number, "

@@ -167,20 +167,23 @@ Labelled product(const Labelled& a, const Labelled& b, const Labels& keep,
 
 }  // namespace
 
-Tensor einsum(const std::string& equation, const Tensors& operands) {
-  std::string text = equation;
-  std::erase(text, ' ');
-  const size_t arrow = text.find("->");
-  const std::string left = text.substr(0, arrow);
+namespace {
+
+// The operands by their labels, and what they say together.
+struct Operands {
+  std::vector<Labelled> parts;
+  std::array<int64_t, kLabels> size;  // of each label; -1: no operand has it
+  int most_dots = 0;                  // dimensions that "..." stands for
+};
+
+Operands read_operands(const std::string& equation, const std::string& left, const Tensors& operands) {
   std::vector<std::string> terms(1);
   for (const char c : left) c == ',' ? terms.emplace_back() : terms.back() += c, void();
   if (terms.size() != operands.size() || operands.empty())
     refuse(equation, fmt::format("stands for {} tensors, got {}", terms.size(), operands.size()));
-
-  std::array<int64_t, kLabels> size;
+  Operands out;
+  auto& [parts, size, most_dots] = out;
   size.fill(-1);
-  std::vector<Labelled> parts;
-  int most_dots = 0;
   for (size_t i = 0; i < terms.size(); ++i) {
     const Tensor& t = operands[i];
     if (!t.defined()) refuse(equation, "got an undefined tensor");
@@ -206,29 +209,45 @@ Tensor einsum(const std::string& equation, const Tensors& operands) {
     for (const Label label : part.labels) sizes.push_back(size[static_cast<size_t>(label)]);
     part.t = expand(part.t, sizes);
   }
+  return out;
+}
 
+// The labels of the result, in order.
+Labels read_result(const std::string& equation, const std::string& text, const Operands& operands) {
+  const size_t arrow = text.find("->");
+  const std::string left = text.substr(0, arrow);
   Labels wanted;
   if (arrow != std::string::npos) {
-    wanted = read(equation, std::string_view(text).substr(arrow + 2), most_dots);
+    wanted = read(equation, std::string_view(text).substr(arrow + 2), operands.most_dots);
   } else {
-    for (int k = most_dots - 1; k >= 0; --k) wanted.push_back(kLetters + k);
+    for (int k = operands.most_dots - 1; k >= 0; --k) wanted.push_back(kLetters + k);
     for (Label label = 0; label < kLetters; ++label)
       if (std::count(left.begin(), left.end(), label < 26 ? 'A' + label : 'a' + label - 26) == 1)
         wanted.push_back(label);
   }
   for (size_t i = 0; i < wanted.size(); ++i) {
-    if (size[static_cast<size_t>(wanted[i])] == -1)
+    if (operands.size[static_cast<size_t>(wanted[i])] == -1)
       refuse(equation, "the result has a letter that no tensor has");
     if (std::count(wanted.begin(), wanted.end(), wanted[i]) > 1)
       refuse(equation, "the result has a letter twice");
   }
+  return wanted;
+}
 
+}  // namespace
+
+Tensor einsum(const std::string& equation, const Tensors& operands) {
+  std::string text = equation;
+  std::erase(text, ' ');
+  const Operands read = read_operands(equation, text.substr(0, text.find("->")), operands);
+  const Labels wanted = read_result(equation, text, read);
+  const auto& parts = read.parts;
   Labelled all = parts[0];
   for (size_t i = 1; i < parts.size(); ++i) {
     Labels keep = wanted;
     for (size_t k = i + 1; k < parts.size(); ++k)
       keep.insert(keep.end(), parts[k].labels.begin(), parts[k].labels.end());
-    all = product(all, parts[i], keep, size);
+    all = product(all, parts[i], keep, read.size);
   }
   all = summed(all, wanted);
   std::vector<int64_t> order;

@@ -142,7 +142,7 @@ void add_losses(Table& t) {
       "Loss of scores for probabilities in [0, 1]; pos_weight: what a target of 1 counts.");
 }
 
-void add_values(Table& t) {
+void add_extrema(Table& t) {
   const auto both = []<class F>(F f) { return f; };
   add_extremum(t, "max", both([](const Tensor& x) { return max(x); }),
                both([](const Tensor& x, int64_t dim, bool keep) { return max(x, dim, keep); }),
@@ -159,6 +159,10 @@ void add_values(Table& t) {
   add_extremum(t, "argmin", both([](const Tensor& x) { return argmin(x); }),
                both([](const Tensor& x, int64_t dim, bool keep) { return argmin(x, dim, keep); }),
                "The place of the smallest element; with dim those along it.");
+}
+
+void add_values(Table& t) {
+  add_extrema(t);
   add(
       t, "count_nonzero", [](Tensor x, Shape dim) { return count_nonzero(x, dim); },
       {{"input"}, with("dim", Shape())}, "How many elements over dim (none: all dimensions) are not 0.");

@@ -15,9 +15,15 @@ void add_binary_in_place(Table& t, const char* name, F f, const char* other, con
       {{"input"}, {other}}, text);
 }
 
-}  // namespace
+constexpr std::pair<const char*, void (*)(const Tensor&)> kUnary[] = {
+    {"neg", neg_},     {"abs", abs_},         {"square", square_},
+    {"floor", floor_}, {"ceil", ceil_},       {"round", round_},
+    {"exp", exp_},     {"expm1", expm1_},     {"log", log_},
+    {"log1p", log1p_}, {"sqrt", sqrt_},       {"rsqrt", rsqrt_},
+    {"sin", sin_},     {"cos", cos_},         {"relu", relu_},
+    {"tanh", tanh_},   {"sigmoid", sigmoid_}, {"reciprocal", reciprocal_}};
 
-void add_in_place(Table& t) {
+void add_arithmetic_in_place(Table& t) {
   const auto sum = [&](const char* name, auto f, const char* text) {
     add(
         t, name,
@@ -45,6 +51,12 @@ void add_in_place(Table& t) {
   add_binary_in_place(
       t, "fill_", [](const Tensor& x, const auto& y) { return fill_(x, y), x; }, "value",
       "Writes one number everywhere.");
+}
+
+}  // namespace
+
+void add_in_place(Table& t) {
+  add_arithmetic_in_place(t);
   add(
       t, "copy_", [](Tensor x, Tensor src) { return copy_(x, src), x; }, {{"input"}, {"src"}},
       "Writes the elements of src, broadcast and converted.");
@@ -89,25 +101,7 @@ void add_in_place(Table& t) {
         return std::visit([&](const auto& v) { return masked_fill_(x, mask, v), x; }, value.value);
       },
       {{"input"}, {"mask"}, {"value"}}, "Writes value where mask is true.");
-  for (const auto& [name, f] :
-       std::initializer_list<std::pair<const char*, void (*)(const Tensor&)>>{{"neg", neg_},
-                                                                              {"abs", abs_},
-                                                                              {"square", square_},
-                                                                              {"floor", floor_},
-                                                                              {"ceil", ceil_},
-                                                                              {"round", round_},
-                                                                              {"exp", exp_},
-                                                                              {"expm1", expm1_},
-                                                                              {"log", log_},
-                                                                              {"log1p", log1p_},
-                                                                              {"sqrt", sqrt_},
-                                                                              {"rsqrt", rsqrt_},
-                                                                              {"sin", sin_},
-                                                                              {"cos", cos_},
-                                                                              {"relu", relu_},
-                                                                              {"tanh", tanh_},
-                                                                              {"sigmoid", sigmoid_},
-                                                                              {"reciprocal", reciprocal_}})
+  for (const auto& [name, f] : kUnary)
     add(
         t, std::string(name) + "_", [f = f](Tensor x) { return f(x), x; }, {{"input"}},
         std::string(name) + " in place.");

@@ -1,6 +1,6 @@
 #include "script/catalog.h"
 
-#include "data/set_catalog.h"
+#include "data/datasets/set_catalog.h"
 #include "nn/make.h"
 #include "optim/optim.h"
 #include "optim/optimizer_catalog.h"

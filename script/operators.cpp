@@ -95,63 +95,70 @@ struct Arguments {
   ops::Attrs attrs;
 };
 
-Arguments sorted(const Known& known, ValueList positional, ValueMap named) {
+// Of an operator of any number of tensors: one list, or one after the other. What is left of `positional`.
+ValueList take_all_inputs(const Known& known, ValueList positional, ValueList& inputs) {
+  if (positional.empty()) wrong(known, "needs a list of tensors");
+  ptrdiff_t taken = 1;
+  if (auto* list = positional[0].get_if<ValueList>())
+    inputs = std::move(*list);
+  else
+    for (taken = 0; taken < std::ssize(positional) && positional[size_t(taken)].get_if<Tensor>(); ++taken)
+      inputs.push_back(std::move(positional[size_t(taken)]));
+  positional.erase(positional.begin(), positional.begin() + taken);
+  return positional;
+}
+
+// Of the others; those that have names are taken out of `named`. What is left of `positional`.
+ValueList take_inputs(const Known& known, ValueList positional, ValueMap& named, ValueList& inputs) {
   const ops::Op& op = *known.op;
-  const auto& declared = op.attrs.list();
-  Arguments out;
-  size_t at = 0;
-  if (op.max_inputs < 0) {  // any number: one list, or one after the other
-    if (positional.empty()) wrong(known, "needs a list of tensors");
-    if (auto* list = positional[0].get_if<ValueList>()) {
-      out.inputs = std::move(*list);
-      at = 1;
+  const std::vector<std::string> names = ops::input_names(op);
+  // Tensors are inputs wherever they stand: PyTorch has attributes before some, as in gather(x, dim,
+  // index). A number is an input where there are fewer tensors than the operator needs.
+  const auto tensors = static_cast<size_t>(
+      std::ranges::count_if(positional, [](const Value& v) { return v.get_if<Tensor>() != nullptr; }));
+  size_t numbers =
+      static_cast<size_t>(op.min_inputs) > tensors ? static_cast<size_t>(op.min_inputs) - tensors : 0;
+  for (const auto& p : known.entry.parameters)
+    if (inputs.size() < static_cast<size_t>(op.min_inputs) && numbers && named.contains(p.name) &&
+        named.at(p.name).get_if<Tensor>())
+      --numbers;
+  ValueList rest;
+  for (Value& v : positional) {
+    const bool room = inputs.size() < static_cast<size_t>(op.max_inputs);
+    if (room && v.get_if<Tensor>()) {
+      inputs.push_back(std::move(v));
+    } else if (room && numbers && number_of(v)) {
+      --numbers;
+      inputs.push_back(std::move(v));
     } else {
-      for (; at < positional.size() && positional[at].get_if<Tensor>(); ++at)
-        out.inputs.push_back(positional[at]);
+      rest.push_back(std::move(v));
     }
-  } else {
-    const std::vector<std::string> names = ops::input_names(op);
-    // Tensors are inputs wherever they stand: PyTorch has attributes before some, as in gather(x, dim,
-    // index). A number is an input where there are fewer tensors than the operator needs.
-    const auto tensors = static_cast<size_t>(
-        std::ranges::count_if(positional, [](const Value& v) { return v.get_if<Tensor>() != nullptr; }));
-    size_t numbers =
-        static_cast<size_t>(op.min_inputs) > tensors ? static_cast<size_t>(op.min_inputs) - tensors : 0;
-    for (const auto& p : known.entry.parameters)
-      if (out.inputs.size() < static_cast<size_t>(op.min_inputs) && numbers && named.contains(p.name) &&
-          named.at(p.name).get_if<Tensor>())
-        --numbers;
-    ValueList rest;
-    for (Value& v : positional) {
-      const bool room = out.inputs.size() < static_cast<size_t>(op.max_inputs);
-      if (room && v.get_if<Tensor>()) {
-        out.inputs.push_back(std::move(v));
-      } else if (room && numbers && number_of(v)) {
-        --numbers;
-        out.inputs.push_back(std::move(v));
-      } else {
-        rest.push_back(std::move(v));
-      }
-    }
-    positional = std::move(rest);
-    for (size_t i = out.inputs.size(); i < static_cast<size_t>(op.max_inputs); ++i) {
-      const auto by_name = named.find(names[i]);
-      if (by_name == named.end()) break;
-      out.inputs.push_back(std::move(by_name->second));
-      named.erase(by_name);
-    }
-    if (out.inputs.size() < static_cast<size_t>(op.min_inputs))
-      wrong(known, at < positional.size() ? fmt::format("takes a tensor as \"{}\", got {}",
-                                                        names[out.inputs.size()], positional[at].describe())
-                                          : fmt::format("needs the tensor \"{}\"", names[out.inputs.size()]));
   }
-  for (size_t i = 0; at < positional.size(); ++at, ++i) {
-    if (i >= declared.size())
-      wrong(known, fmt::format("got {} more than it takes", positional[at].describe()));
-    if (positional[at].is_null()) continue;
+  for (size_t i = inputs.size(); i < static_cast<size_t>(op.max_inputs); ++i) {
+    const auto by_name = named.find(names[i]);
+    if (by_name == named.end()) break;
+    inputs.push_back(std::move(by_name->second));
+    named.erase(by_name);
+  }
+  if (inputs.size() < static_cast<size_t>(op.min_inputs))
+    wrong(known, rest.empty() ? fmt::format("needs the tensor \"{}\"", names[inputs.size()])
+                              : fmt::format("takes a tensor as \"{}\", got {}", names[inputs.size()],
+                                            rest[0].describe()));
+  return rest;
+}
+
+Arguments sorted(const Known& known, ValueList positional, ValueMap named) {
+  const auto& declared = known.op->attrs.list();
+  Arguments out;
+  const ValueList rest = known.op->max_inputs < 0
+                             ? take_all_inputs(known, std::move(positional), out.inputs)
+                             : take_inputs(known, std::move(positional), named, out.inputs);
+  for (size_t i = 0; i < rest.size(); ++i) {
+    if (i >= declared.size()) wrong(known, fmt::format("got {} more than it takes", rest[i].describe()));
+    if (rest[i].is_null()) continue;
     if (named.contains(std::string(declared[i].name)))
       wrong(known, fmt::format("got {} twice, by position and by name", declared[i].name));
-    out.attrs.add({declared[i].name, attribute_of(known, declared[i], positional[at])});
+    out.attrs.add({declared[i].name, attribute_of(known, declared[i], rest[i])});
   }
   for (const auto& [name, value] : named) {
     const auto it = std::ranges::find(declared, name, &ops::Attr::name);

@@ -75,7 +75,7 @@ std::function<Tensor(const Value&, const Value&)> loss_operator(const std::strin
 // A stage's module on each of its workers, all with the same initial values.
 std::vector<AnyRef> modules_on(Session& session, const Mesh& mesh, const ValueList& stages,
                                const std::string& dim, const char* type) {
-  const parallel::Points points(mesh.dims());
+  const MeshPoints points(mesh.dims());
   if (stages.size() != points.size(dim))
     throw_invalid(
         fmt::format("[pipelines] {} stages for dimension {} of size {}: give a module for each stage, or an "
@@ -142,7 +142,7 @@ std::unique_ptr<MeshPipelines> make_pipelines(Session& session, const Mesh& mesh
   else if (!loss.empty())
     out.loss = loss_operator(loss);
   return std::unique_ptr<MeshPipelines>(new MeshPipelines{
-      actors, {session.cluster().here(), parallel::Points(mesh.dims()), actors, method, out, dims}});
+      actors, {session.cluster().here(), MeshPoints(mesh.dims()), actors, method, out, dims}});
 }
 
 parallel::Served serve_tensors(Session& session, const Value& workers, const Tensors& start, ValueMap given) {

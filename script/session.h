@@ -8,7 +8,7 @@
 #include "actors/worker/reports.h"
 #include "core/entry/entry.h"
 #include "script/step.h"
-#include "troupe/cluster.h"
+#include "troupe/cluster/cluster.h"
 
 namespace troupe::script {
 

@@ -14,7 +14,7 @@ root = pathlib.Path(__file__).resolve().parent.parent
 folder = root / "docs/reference/cpp"
 # Page, title, the header to include, and the files whose names it has, in this order.
 PAGES = [
-    ("cluster", "Clusters and programs", "troupe/troupe.h", "troupe/launch.h troupe/cluster.h troupe/ways.h troupe/launch_environment.h core/base/error.h"),
+    ("cluster", "Clusters and programs", "troupe/troupe.h", "troupe/cluster/launch.h troupe/cluster/cluster.h troupe/ways/ways.h troupe/launch/launch_environment.h core/base/error.h"),
     ("actors", "Actors and references", "troupe/troupe.h", "actors/actor.h actors/cell/method_list.h rref/here.h rref/rref.h rref/remote.h rref/any_ref.h "
      "rref/ref_base.h actors/cell/task.h"),
     ("calls", "Calls and futures", "troupe/calls.h", "core/async/future.h core/async/future_combinators.h actors/call_scope.h actors/cell/this_call.h"),
@@ -28,7 +28,7 @@ PAGES = [
     ("optimizers", "Optimizers", "troupe/troupe.h", "autograd/distributed/optim/distributed_optimizer.h autograd/distributed/optim/step_report.h "
      "autograd/distributed/optim/parameter_filter.h autograd/distributed/optim/context_gradients.h optim/optimizer.h optim/tunable.h optim/sgd.h optim/adam.h optim/adamax.h optim/rmsprop.h optim/rprop.h "
      "optim/lamb.h optim/schedule.h optim/clip.h optim/loss_scaler.h"),
-    ("checkpoints", "Checkpoints", "troupe/troupe.h", "troupe/job.h troupe/stop.h troupe/checkpoints.h core/codec/keep.h core/graph/stateful.h"),
+    ("checkpoints", "Checkpoints", "troupe/troupe.h", "troupe/job/job.h troupe/launch/stop.h troupe/checkpoint/checkpoints.h core/codec/keep.h core/graph/stateful.h"),
     ("pipelines", "Pipelines", "troupe/pipeline.h", "parallel/pipeline/pipeline.h parallel/pipeline/pipelines.h parallel/pipeline/stage_layers.h parallel/pipeline/module_stage.h parallel/pipeline/pipelines_report.h parallel/pipeline/split.h parallel/pipeline/delayed_updates.h parallel/pipeline/step_report.h "
      "parallel/pipeline/schedule/schedule.h parallel/pipeline/schedule/choose_policy.h parallel/pipeline/schedule/schedule_check.h "
      "parallel/pipeline/schedule/simulate.h"),
@@ -41,8 +41,8 @@ PAGES = [
      "parallel/tensor/linear.h parallel/tensor/vocabulary.h parallel/tensor/transformer.h parallel/sharded/sharded_encoder_layer.h parallel/tensor/placement.h parallel/tensor/whole_model.h"),
     ("layouts", "Layouts", "troupe/layout.h", "parallel/layout/layout.h parallel/layout/build.h"),
     ("groups", "Groups", "troupe/groups.h", "collective/group.h collective/mesh.h collective/reduction.h"),
-    ("data", "Data", "troupe/data.h", "data/dataset.h data/loader.h data/sampler.h data/padding.h data/prefetch.h data/csv.h data/text.h data/safetensors.h data/npy.h "
-     "data/idx.h data/digits.h"),
+    ("data", "Data", "troupe/data.h", "data/datasets/dataset.h data/datasets/loader.h data/datasets/sampler.h data/datasets/padding.h data/datasets/prefetch.h data/datasets/csv.h data/datasets/text.h data/formats/safetensors.h data/formats/npy.h "
+     "data/datasets/idx.h data/datasets/digits.h"),
     ("profiles", "Profiles", "troupe/profile.h", "troupe/profile.h"),
     ("operators", "Operators of your own", "troupe/operators.h", "ops/dispatch/op.h ops/dispatch/kernel_table.h ops/dispatch/check.h ops/gradient_rules.h "
      "ops/dispatch/threads.h ops/cpu/gemm/packed_weights.h"),

@@ -40,7 +40,7 @@ VALUES = re.compile(r"(core/(async|base|tensor|value)|ops/dispatch|autograd|nn|o
 REFERENCE = re.compile(r"\s+const [\w:<>, ]+& (\w+)\([^()]*\) const\s*(?:noexcept\s*)?[{;]")
 # Of what others own, or private, or of a container (as std), or in classes of which there are no temporaries.
 ELSEWHERE = {
-    "ops/dispatch/op.h": {"shape"}, "ops/dispatch/attrs.h": {"find"}, "core/tensor/tensor_methods.h": {"self"}, "data/safetensors.h": {"find"},
+    "ops/dispatch/op.h": {"shape"}, "ops/dispatch/attrs.h": {"find"}, "core/tensor/tensor_methods.h": {"self"}, "data/formats/safetensors.h": {"find"},
     "rref/any_ref.h": {"checked_as"}, "rref/handle.h": {"id", "type"}, "rref/here.h": {"name"}, "rref/name_table.h": {"all"},
     "parallel/server/server_base.h": {"consistency"}, "core/base/small_vector.h": {"back"},
 }
@@ -48,7 +48,7 @@ ELSEWHERE = {
 # number_in(), and printed by fmt; core/base/ascii.h knows letters.
 LOCALE = re.compile(r"\b(strto(?:d|f|ld)|sto(?:d|f|ld)|atof|[vfs]*scanf|is(?:alpha|alnum|digit|space|upper|lower|print|punct|cntrl|graph|xdigit)"
                     r"|to(?:upper|lower)|setlocale|localeconv|strftime|put_time|imbue)\s*\(|printf\(.*%[-+ #0-9.*]*[aefgAEFG]")
-LOCALE_OF_TERMINAL = "tools/repl/prompt.cpp"  # what libedit edits is in its encoding
+LOCALE_OF_TERMINAL = "tools/repl/terminal/prompt.cpp"  # what libedit edits is in its encoding
 # A child of fork() that waits for one of these would hang, where another thread of its parent held it: Mutex and RecursiveMutex end it.
 MUTEX = re.compile(r"\bstd::(?:recursive_|timed_|recursive_timed_|shared_|shared_timed_)?mutex\b|\bpthread_(?:mutex|rwlock)_t\b")
 MUTEX_HOMES = ("core/base/mutex.h", "core/base/fork.h", "core/base/fork.cpp")
@@ -64,11 +64,11 @@ UNNAMED = {
     r"ops/cpu/(gradient_sizes|loops/[a-z_]+)\.h": "loops, by what they walk",
     r"nn/(activation|rnn)\.h": "families of modules",
     r"core/tensor/(creation|half)\.h|core/base/ascii\.h|core/async/future_combinators\.h": "families of functions or types",
-    r"core/base/(compiler|fork)\.h|core/cuda/runtime\.h|tools/repl/lua\.h": "about what others made: the compiler, fork(), the CUDA runtime, Lua",
+    r"core/base/(compiler|fork)\.h|core/cuda/runtime\.h|tools/repl/lua/lua\.h": "about what others made: the compiler, fork(), the CUDA runtime, Lua",
     r"autograd/(engine|once_differentiable)\.h|optim/gradient_norm\.h|parallel/tensor/convert\.h": "functions of one mechanism",
     r"net/wire/wire(_rules)?\.h": "the packets themselves, and their bits",
     r"parallel/pipeline/stage/stage_method\.h|script/parallel\.h": "functions around a subject of another header",
-    r"data/sampler\.h": "the field's word for what Order is",
+    r"data/datasets/sampler\.h": "the field's word for what Order is",
     r"actors/worker/late_messages\.h": "declarations of messages",
     r"tools/(launch/output|program)\.h": "a job's output; what every command's main() needs",
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/base/chrome_trace.h"
-#include "data/file.h"
+#include "data/formats/file.h"
 
 namespace troupe {
 namespace {

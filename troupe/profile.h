@@ -3,7 +3,7 @@
 #include <iosfwd>
 
 #include "actors/cluster/profiler.h"
-#include "troupe/cluster.h"
+#include "troupe/cluster/cluster.h"
 
 namespace troupe {
 

@@ -14,17 +14,17 @@
 #include "core/base/generator.h"
 #include "core/codec/keep.h"
 #include "core/tensor/tensor.h"
-#include "data/loader.h"
+#include "data/datasets/loader.h"
 #include "nn/nn.h"
 #include "ops/ops.h"
 #include "optim/optim.h"
 #include "rref/any_ref.h"
 #include "rref/here.h"
-#include "troupe/cluster.h"
-#include "troupe/job.h"
-#include "troupe/launch.h"
+#include "troupe/cluster/cluster.h"
+#include "troupe/cluster/launch.h"
+#include "troupe/job/job.h"
 #include "troupe/on_wire.h"
-#include "troupe/ways.h"
+#include "troupe/ways/ways.h"
 
 namespace troupe {
 using namespace ops;  // relu(x), cross_entropy(logits, labels), ...

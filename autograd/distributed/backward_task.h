@@ -33,7 +33,7 @@ struct TaskHead {
   RunOptions how() const {
     return {.retain_graph = (options & kRetain) != 0, .create_graph = (options & kCreate) != 0};
   }
-  WorkerId originator() const { return originator_of(pass); }
+  WorkerId originator() const { return internal::owner_of_number(pass); }
 };
 
 /// Owned by the job that runs it.

@@ -1,8 +1,8 @@
 #include "autograd/distributed/context_state.h"
 
 #include "autograd/add_gradient.h"
-#include "autograd/distributed/numbers.h"
 #include "core/base/error.h"
+#include "core/value/owned_number.h"
 
 namespace troupe::autograd {
 
@@ -262,7 +262,7 @@ Tensor ContextState::take(uint64_t pass, const Tensor& leaf) {
 void ContextState::commit(uint64_t low_watermark) {
   const GradMode on(true);  // sums that have a history keep it
   const Lock lock(mutex_);
-  const uint64_t first = number_of(originator_of(low_watermark), 0);
+  const uint64_t first = internal::owned_number(internal::owner_of_number(low_watermark), 0);
   recorded_.erase(recorded_.lower_bound(first), recorded_.lower_bound(low_watermark));
   for (auto at = open_.lower_bound(first); at != open_.end() && at->first < low_watermark;
        at = open_.erase(at)) {

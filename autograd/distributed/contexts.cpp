@@ -27,39 +27,42 @@ void Contexts::check_running() const {
 uint64_t Contexts::create() {
   const Lock lock(mutex_);
   check_running();
-  const uint64_t id = number_of(worker_.id(), ++last_context_);
+  const uint64_t id = internal::owned_number(worker_.id(), ++last_context_);
   contexts_.emplace(id, std::make_shared<ContextState>());
   return id;
 }
 
 bool Contexts::ended(uint64_t context) const {
-  const WorkerId originator = originator_of(context);
-  if (originator == worker_.id()) return count_of(context) <= last_context_;  // not being alive
+  const WorkerId originator = internal::owner_of_number(context);
+  if (originator == worker_.id())
+    return internal::count_of_number(context) <= last_context_;  // not being alive
   auto at = ended_.find(originator);
-  return (at != ended_.end() && at->second.contains(count_of(context))) || worker_.members().loss(originator);
+  return (at != ended_.end() && at->second.contains(internal::count_of_number(context))) ||
+         worker_.members().loss(originator);
 }
 
 void Contexts::throw_ended(uint64_t context, ErrorKind kind) const {
   const std::string text = "[autograd] the context has ended on worker " + worker_.name();
-  if (const auto why = worker_.members().loss(originator_of(context)))
+  if (const auto why = worker_.members().loss(internal::owner_of_number(context)))
     throw Error(ErrorKind::disconnected, text + " with its originator: " + why->message())
         .with_worker(why->worker());
   throw_error(kind, text);
 }
 
 uint64_t Contexts::lowest_live() const {
-  auto at = contexts_.lower_bound(number_of(worker_.id(), 0));
-  return at != contexts_.end() && originator_of(at->first) == worker_.id() ? count_of(at->first)
-                                                                           : last_context_ + 1;
+  auto at = contexts_.lower_bound(internal::owned_number(worker_.id(), 0));
+  return at != contexts_.end() && internal::owner_of_number(at->first) == worker_.id()
+             ? internal::count_of_number(at->first)
+             : last_context_ + 1;
 }
 
 // Throws if no context can have this number, as far as this worker can know.
 void Contexts::check_number(uint64_t context) const {
-  const WorkerId originator = originator_of(context);
+  const WorkerId originator = internal::owner_of_number(context);
   if (ended(context)) throw_ended(context, ErrorKind::invalid);
   if (originator == worker_.id())
     throw_invalid("[autograd] worker " + worker_.name() + " has made no context of number " +
-                  std::to_string(count_of(context)));
+                  std::to_string(internal::count_of_number(context)));
   if (!worker_.members().find(originator))
     throw_invalid("[autograd] got a context of worker " + std::to_string(originator) +
                   ", which is no member of this cluster");
@@ -68,7 +71,7 @@ void Contexts::check_number(uint64_t context) const {
 // A worker that has state of a context watches its originator, which knows of it. Workers that it called, or
 // that called it, are; others say that they have joined.
 Contexts::StatePtr Contexts::join(uint64_t context, WorkerId from) {
-  const WorkerId originator = originator_of(context);
+  const WorkerId originator = internal::owner_of_number(context);
   StatePtr made;
   {
     const Lock lock(mutex_);
@@ -114,14 +117,14 @@ Future<void> Contexts::forget(uint64_t context, uint64_t below, bool wait) {
   StatePtr state;
   {
     const Lock lock(mutex_);
-    if (originator_of(context) != worker_.id()) {
-      ended_[originator_of(context)].add(count_of(context));
-      ended_[originator_of(context)].add_below(below);
+    if (internal::owner_of_number(context) != worker_.id()) {
+      ended_[internal::owner_of_number(context)].add(internal::count_of_number(context));
+      ended_[internal::owner_of_number(context)].add_below(below);
     }
     auto node = contexts_.extract(context);
     if (node.empty()) return Future<void>::ready({});
     state = std::move(node.mapped());
-    if (originator_of(context) == worker_.id()) below = lowest_live();
+    if (internal::owner_of_number(context) == worker_.id()) below = lowest_live();
   }
   if (!state->running().empty())
     end_passes_(*state,
@@ -130,7 +133,7 @@ Future<void> Contexts::forget(uint64_t context, uint64_t below, bool wait) {
   CallFrameScope neutral({&worker_});  // of the callbacks
   std::vector<Future<Value>> told;
   for (WorkerId peer : state->peers()) {
-    if (peer == originator_of(context) || worker_.members().loss(peer)) continue;
+    if (peer == internal::owner_of_number(context) || worker_.members().loss(peer)) continue;
     if (wait)
       told.push_back(kRelease.ask(worker_, peer, context, below));
     else
@@ -155,7 +158,7 @@ Contexts::Lost Contexts::worker_lost(WorkerId id) {
   Lost lost;
   const Lock lock(mutex_);
   for (auto at = contexts_.begin(); at != contexts_.end();) {
-    if (originator_of(at->first) == id) {
+    if (internal::owner_of_number(at->first) == id) {
       lost.ended.push_back(std::move(at->second));
       at = contexts_.erase(at);
     } else {

@@ -1,8 +1,8 @@
 // The messages between the workers that take part in a context or in a pass.
 #pragma once
 #include "actors/worker/service.h"
-#include "autograd/distributed/numbers.h"
 #include "autograd/distributed/termination.h"
+#include "core/value/owned_number.h"
 
 namespace troupe::autograd {
 

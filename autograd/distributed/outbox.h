@@ -15,7 +15,7 @@ class Outbox {
 
   internal::actors::Worker& worker() const { return worker_; }
   internal::actors::Profiler* profiler() const { return profiler_; }  ///< null: there is none
-  GradMessageId next_number() { return number_of(worker_.id(), ++last_number_); }
+  GradMessageId next_number() { return internal::owned_number(worker_.id(), ++last_number_); }
   /// A message with these gradients is about to leave.
   void note(PassPhase phase, const SentGrad& message, uint64_t context, ValueList& values) {
     ++sent_[static_cast<size_t>(phase)];

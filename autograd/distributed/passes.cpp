@@ -34,8 +34,8 @@ Passes::Passes(Outbox& outbox, Contexts& contexts, TaskRunner& runner)
 
 std::shared_ptr<Passes::Pass> Passes::make(uint64_t context, bool selects) {
   auto pass = std::make_shared<Pass>();
-  std::tie(pass->number, pass->low_watermark) =
-      contexts_.join(context)->begin_pass([this] { return number_of(worker_.id(), ++last_pass_); });
+  std::tie(pass->number, pass->low_watermark) = contexts_.join(context)->begin_pass(
+      [this] { return internal::owned_number(worker_.id(), ++last_pass_); });
   pass->context = context;
   pass->selects = selects;
   pass->total = internal::actors::Profiler::Span(outbox_.profiler(), "backward",

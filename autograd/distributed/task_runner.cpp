@@ -64,18 +64,18 @@ void TaskRunner::run_outside(std::shared_ptr<BackwardTask> task, DispatchTarget 
     const Lock lock(mutex_);
     ++jobs_;
   }
-  outside_->post(internal::actors::make_job([this, task = std::move(task)]() mutable {
-                   {
-                     CallFrameScope scope(
-                         {.worker = &worker_, .context = task->context, .nodes = &outside_nodes_});
-                     const TimePoint start = worker_.clock().now();
-                     run(*task);
-                     task.reset();
-                     outside_history_.note(worker_.clock().now() - start);
-                   }
-                   end_job();
-                 }),
-                 where);
+  outside_->post(
+      internal::actors::make_job([this, task = std::move(task)]() mutable {
+        {
+          CallFrameScope scope({.worker = &worker_, .context = task->context, .nodes = &outside_nodes_});
+          const TimePoint start = worker_.clock().now();
+          run(*task);
+          task.reset();
+          outside_history_.note(worker_.clock().now() - start);
+        }
+        end_job();
+      }),
+      where);
 }
 
 void TaskRunner::end_job() {
@@ -156,8 +156,8 @@ void TaskRunner::check_links(const BackwardTask& task, ContextState* state) {
 
 void TaskRunner::tell_broken(ContextState& state, WorkerId lost, const Error& why) {
   for (const auto& [pass, ids] : state.sent_to(lost))
-    kBroken.tell(worker_, originator_of(pass), pass, Error(why).crossing("backward on " + worker_.name()),
-                 ids);
+    kBroken.tell(worker_, internal::owner_of_number(pass), pass,
+                 Error(why).crossing("backward on " + worker_.name()), ids);
 }
 
 }  // namespace troupe::autograd

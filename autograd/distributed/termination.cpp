@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "autograd/distributed/numbers.h"
+#include "core/value/owned_number.h"
 
 namespace troupe::autograd {
 
@@ -38,7 +38,7 @@ void Termination::fail(const Error& why) {
 void Termination::lost(WorkerId worker, const Error& why) {
   std::vector<GradMessageId> gone;
   for (const auto& [id, m] : open_)
-    if (m.announced && (m.to == worker || originator_of(id) == worker)) gone.push_back(id);
+    if (m.announced && (m.to == worker || internal::owner_of_number(id) == worker)) gone.push_back(id);
   lost(gone, why);
 }
 

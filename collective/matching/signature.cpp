@@ -2,18 +2,19 @@
 
 #include <algorithm>
 
+#include "core/value/owned_number.h"
+
 namespace troupe::internal::collective {
 
 namespace {
 
-// Numbers of contexts begin with that of the worker that made them (autograd/distributed/numbers.h).
-uint64_t maker_of(uint64_t context) { return context >> 40; }
 std::string context_text(uint64_t context) {
-  return std::to_string(context & ((uint64_t{1} << 40) - 1)) + " of worker " +
-         std::to_string(maker_of(context));
+  return std::to_string(count_of_number(context)) + " of worker " + std::to_string(owner_of_number(context));
 }
 
-bool one_context(uint64_t a, uint64_t b) { return a == b || !a || !b || maker_of(a) != maker_of(b); }
+bool one_context(uint64_t a, uint64_t b) {
+  return a == b || !a || !b || owner_of_number(a) != owner_of_number(b);
+}
 
 }  // namespace
 

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <random>
 #include <set>
 
 #include "core/base/log.h"
+#include "core/base/random_bytes.h"
 #include "net/address.h"
 
 namespace troupe::internal::collective {
@@ -38,11 +38,7 @@ Claims& claims() {
   return *all;
 }
 
-std::string random_address() {
-  std::random_device random;
-  const uint64_t number = uint64_t{random()} << 32 | random();
-  return net::abstract_address("troupe-turns-" + std::to_string(number));
-}
+std::string random_address() { return net::abstract_address("troupe-turns-" + random_hex(8)); }
 
 // Of others' hosts: those that this worker listens on.
 std::set<std::string> hosts_of(actors::Worker& worker) {

@@ -122,8 +122,7 @@ Choice choose(const Setting& s) {
   }
   const bool in_blocks = reason.way == Way::direct || reason.way == Way::ring;
   const size_t block = in_blocks ? s.bytes / s.ranks : s.bytes;
-  choice.lends =
-      reason.way == Way::direct && s.place == MemoryKind::host && s.hosts == 1 && block >= kLentBytes;
+  choice.lends = reason.way == Way::direct && s.hosts == 1 && block >= kLentBytes;
   if (in_blocks)
     choice.piece_bytes = choice.lends ? kLentPiece : std::clamp(block / kWindow, kLeastPiece, kLargestPiece);
   const Cost c = cost(s.collective, reason.way, s.ranks, static_cast<double>(s.bytes));

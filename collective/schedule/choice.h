@@ -20,18 +20,12 @@ struct Cost {
 /// The formulas. `elements`: those of the problem (of all blocks together).
 Cost cost(Collective c, Way way, size_t ranks, double elements);
 
-/// Where the tensors of an operation lie.
-enum class MemoryKind : uint8_t {
-  host,    ///< in memory that the other processes of the host can read, if they are large
-  device,  ///< in memory of a GPU
-};
 /// All that the choice depends on: never measured time or a rank's state, so that all ranks choose alike.
 struct Setting {
   Collective collective = Collective::all_reduce;
   size_t ranks = 1;
-  size_t bytes = 0;  ///< of the problem
-  size_t hosts = 1;  ///< on which the members are
-  MemoryKind place = MemoryKind::host;
+  size_t bytes = 0;             ///< of the problem
+  size_t hosts = 1;             ///< on which the members are
   std::optional<Way> way = {};  ///< that somebody asks for
 };
 struct Choice {

@@ -278,6 +278,17 @@ std::string Turns::why_refused(WorkerDevice from, const TurnMessage& m) const {
   return "of a kind that there is not";
 }
 
+// The others launch an operation that this device has left.
+void Turns::tell_left(const DeviceOperationId& id, Out& out) {
+  const auto left = left_.find(id);
+  if (left == left_.end()) return;
+  tell_failed(left->second,
+              Error(ErrorKind::failed, "[nccl] " + left->second.brings + ": " + name_of(here_) +
+                                           " has left it before its turn came"),
+              out);
+  left_.erase(left);
+}
+
 void Turns::receive(WorkerDevice from, const TurnMessage& m, Out& out) {
   if (lost_.contains(from.worker)) return;
   if (const std::string why = why_refused(from, m); !why.empty()) {
@@ -306,12 +317,8 @@ void Turns::receive(WorkerDevice from, const TurnMessage& m, Out& out) {
     case TurnMessage::turn:
       if (called != called_.end()) {
         settle(id, m.time, out);
-      } else if (const auto left = left_.find(id); left != left_.end()) {
-        tell_failed(left->second,
-                    Error(ErrorKind::failed, "[nccl] " + left->second.brings + ": " + name_of(here_) +
-                                                 " has left it before its turn came"),
-                    out);  // the others launch it
-        left_.erase(left);
+      } else {
+        tell_left(id, out);
       }
       break;
     case TurnMessage::give_up:

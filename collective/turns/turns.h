@@ -140,6 +140,7 @@ class Turns {
   void stay_away(const DeviceOperation& operation, const Error& why, Out& out);
   void leave(const DeviceOperation& operation, bool was_ready, const Error& why, Out& out);
   void tell_failed(const DeviceOperation& operation, const Error& why, Out& out) const;
+  void tell_left(const DeviceOperationId& id, Out& out);
   std::optional<Error> why_lost(const DeviceOperation& operation) const;
   std::string why_refused(WorkerDevice from, const TurnMessage& message) const;
 

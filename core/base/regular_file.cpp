@@ -6,22 +6,13 @@
 
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
+#include "core/base/descriptor.h"
 #include "core/base/error.h"
 #include "core/base/shown.h"
 
 namespace troupe {
 namespace {
-
-struct Descriptor {
-  int fd;
-  explicit Descriptor(int fd) : fd(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-};
 
 [[noreturn]] void refuse(const std::string& where, const std::string& path, const std::string& why) {
   throw_invalid(where + shown(path, 4096) + ": " + why);
@@ -29,32 +20,32 @@ struct Descriptor {
 
 }  // namespace
 
-int open_regular_file(const std::string& path, const std::string& where, const std::string& expected,
-                      size_t& size) {
+internal::Descriptor open_regular_file(const std::string& path, const std::string& where,
+                                       const std::string& expected, size_t& size) {
   refuse_nul(where.substr(0, where.find_last_not_of(' ') + 1), path);
   // Without O_NONBLOCK, opening a pipe waits for a writer.
-  Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
-  if (file.fd < 0 && (errno == ENOENT || errno == ENOTDIR)) refuse(where, path, "no such file");
-  if (file.fd < 0) refuse(where, path, std::string("cannot be opened: ") + std::strerror(errno));
+  internal::Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
+  if (!file && (errno == ENOENT || errno == ENOTDIR)) refuse(where, path, "no such file");
+  if (!file) refuse(where, path, std::string("cannot be opened: ") + std::strerror(errno));
   struct stat status {};
-  if (::fstat(file.fd, &status) != 0) refuse(where, path, std::strerror(errno));
+  if (::fstat(file.get(), &status) != 0) refuse(where, path, std::strerror(errno));
   if (S_ISDIR(status.st_mode)) refuse(where, path, "is a directory, expected " + expected);
   if (!S_ISREG(status.st_mode)) refuse(where, path, "is not a regular file, expected " + expected);
   size = static_cast<size_t>(status.st_size);
-  return std::exchange(file.fd, -1);
+  return file;
 }
 
 std::string read_regular_file(const std::string& path, const std::string& where, const std::string& expected,
                               size_t most) {
   size_t size = 0;
-  const Descriptor file(open_regular_file(path, where, expected, size));
+  const internal::Descriptor file(open_regular_file(path, where, expected, size));
   if (size > most)
     refuse(where, path,
            "has " + std::to_string(size) + " bytes, expected " + expected + " of at most " +
                std::to_string(most));
   std::string text(size, '\0');
   for (size_t done = 0; done < size;) {
-    const ssize_t n = ::read(file.fd, text.data() + done, size - done);
+    const ssize_t n = ::read(file.get(), text.data() + done, size - done);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) refuse(where, path, std::string("cannot be read: ") + std::strerror(errno));
     if (n == 0) text.resize(done), size = done;  // it was cut short meanwhile

@@ -3,13 +3,15 @@
 #include <cstddef>
 #include <string>
 
+#include "core/base/descriptor.h"
+
 namespace troupe {
 
 /// Opens one for reading, without waiting for a pipe's writer; its size in bytes goes to `size`. `invalid`,
 /// the text starting with `where` ("[npy] "), path and reason, if there is none, it cannot be opened, or is
 /// no regular file. `expected`: "an NPY file".
-int open_regular_file(const std::string& path, const std::string& where, const std::string& expected,
-                      size_t& size);
+internal::Descriptor open_regular_file(const std::string& path, const std::string& where,
+                                       const std::string& expected, size_t& size);
 
 /// The content of one that has at most `most` bytes; `invalid` as above, and for one that has more.
 std::string read_regular_file(const std::string& path, const std::string& where, const std::string& expected,

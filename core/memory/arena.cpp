@@ -28,35 +28,29 @@ std::atomic<size_t> opened_bytes{0};
 
 }  // namespace
 
-Arena::Arena(int fd, int read_only, std::byte* base, size_t bytes)
-    : fd_(fd), read_only_(read_only), base_(base), bytes_(bytes), free_{{0, bytes}} {}
+Arena::Arena(internal::Descriptor fd, internal::Descriptor read_only, std::byte* base, size_t bytes)
+    : fd_(std::move(fd)), read_only_(std::move(read_only)), base_(base), bytes_(bytes), free_{{0, bytes}} {}
 
-Arena::~Arena() {
-  ::munmap(base_, bytes_);
-  ::close(fd_);
-  ::close(read_only_);
-}
+Arena::~Arena() { ::munmap(base_, bytes_); }
 
 std::unique_ptr<Arena> Arena::create(size_t bytes, std::string& why) {
   bytes = round_up(bytes, kHugePageBytes);
-  int fd = -1, read_only = -1;
   const auto refused = [&](const char* what) {
     why = std::string(what) + ": " + std::strerror(errno);
-    if (read_only >= 0) ::close(read_only);
-    if (fd >= 0) ::close(fd);
     return nullptr;
   };
-  fd = ::memfd_create("troupe-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0) return refused("memfd_create");
+  internal::Descriptor fd(::memfd_create("troupe-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) return refused("memfd_create");
   // Not F_SEAL_FUTURE_WRITE: holes could not be punched either.
-  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0 ||
-      ::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0)
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0 ||
+      ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0)
     return refused("sealing a memory file");
-  read_only = ::open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDONLY | O_CLOEXEC);
-  if (read_only < 0) return refused("opening a memory file for reading");
-  std::byte* const base = map_shared(fd, bytes, PROT_READ | PROT_WRITE);
+  internal::Descriptor read_only(
+      ::open(("/proc/self/fd/" + std::to_string(fd.get())).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!read_only) return refused("opening a memory file for reading");
+  std::byte* const base = map_shared(fd.get(), bytes, PROT_READ | PROT_WRITE);
   if (!base) return refused("mmap");
-  return std::unique_ptr<Arena>(new Arena(fd, read_only, base, bytes));
+  return std::unique_ptr<Arena>(new Arena(std::move(fd), std::move(read_only), base, bytes));
 }
 
 bool Arena::open(size_t bytes, std::string& why) {
@@ -119,13 +113,14 @@ bool Arena::back(std::byte* p, size_t size) {
   }
   if (::madvise(p, size, kPopulateWrite) == 0) return true;
   if (errno != EINVAL) return false;
-  return ::fallocate(fd_, 0, static_cast<off_t>(offset_of(p)), static_cast<off_t>(size)) == 0;  // before 5.14
+  return ::fallocate(fd_.get(), 0, static_cast<off_t>(offset_of(p)), static_cast<off_t>(size)) ==
+         0;  // before 5.14
 }
 
 void Arena::give(void* p, size_t size) {
   size = round_up(size, kPageBytes);
   size_t begin = offset_of(p);
-  ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(begin),
+  ::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(begin),
               static_cast<off_t>(size));
   std::lock_guard lock(mutex_);
   const auto after = free_.lower_bound(begin);
@@ -164,14 +159,14 @@ void Arena::after_fork_in_parent() {
 void Arena::after_fork_in_child() {
   left_to_parent.store(true, std::memory_order_relaxed);
   copies_.move_over(base_, bytes_, PROT_READ | PROT_WRITE);
-  ::close(fd_);  // else the memory of a parent that has ended stays
-  ::close(read_only_);
+  fd_.reset();  // else the memory of a parent that has ended stays
+  read_only_.reset();
   mutex_.unlock();
 }
 
 size_t Arena::resident() const {
   struct stat info {};
-  return ::fstat(fd_, &info) == 0 ? static_cast<size_t>(info.st_blocks) * 512 : 0;
+  return ::fstat(fd_.get(), &info) == 0 ? static_cast<size_t>(info.st_blocks) * 512 : 0;
 }
 
 size_t Arena::free_ranges() const {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/descriptor.h"
 #include "core/base/mutex.h"
 #include "core/memory/pages.h"
 
@@ -40,7 +41,7 @@ class Arena {
   /// `size`: as taken. The pages go back to the system, and the addresses join the free ones beside them.
   void give(void* p, size_t size);
 
-  int descriptor() const { return read_only_; }  ///< what peers are given
+  int descriptor() const { return read_only_.get(); }  ///< what peers are given
   size_t bytes() const { return bytes_; }
   size_t offset_of(const void* p) const {
     return static_cast<size_t>(static_cast<const std::byte*>(p) - base_);
@@ -56,10 +57,10 @@ class Arena {
   void after_fork_in_child() TROUPE_AROUND_FORK;
 
  private:
-  Arena(int fd, int read_only, std::byte* base, size_t bytes);
+  Arena(internal::Descriptor fd, internal::Descriptor read_only, std::byte* base, size_t bytes);
   bool back(std::byte* p, size_t size);
 
-  const int fd_, read_only_;
+  internal::Descriptor fd_, read_only_;
   std::byte* const base_;
   const size_t bytes_;
   mutable internal::Mutex mutex_;

@@ -4,13 +4,13 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
-#include <sys/random.h>
 
 #include <algorithm>
 #include <cstring>
 #include <new>
 
 #include "core/base/ascii.h"
+#include "core/base/random_bytes.h"
 
 namespace troupe::internal::net {
 namespace {
@@ -68,9 +68,7 @@ std::vector<std::byte> no_tls() { return preamble(kProtocolVersion); }
 
 Nonce random_nonce() {
   Nonce n;
-  // The kernel's own: OpenSSL's generator takes memory for each thread, and crashes where there is none.
-  if (::getrandom(n.data(), n.size(), 0) != static_cast<ssize_t>(n.size()))
-    throw_error(ErrorKind::failed, "[net] the system's random generator gives no bytes");
+  random_bytes(n.data(), n.size());
   return n;
 }
 

@@ -9,24 +9,19 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/base/descriptor.h"
 #include "core/base/error.h"
 
 namespace troupe::internal::net {
 
 std::string read_secret_file(const std::string& path, const std::string& what, size_t most) {
-  struct Descriptor {
-    int fd;
-    ~Descriptor() {
-      if (fd >= 0) close(fd);
-    }
-  };
   const auto refuse = [&](const std::string& why) {
     throw_invalid(fmt::format("[{}] {}: {}", what, path, why));
   };
   // Without O_NONBLOCK, opening a FIFO would wait for a writer.
-  const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info {};
-  if (file.fd < 0 || fstat(file.fd, &info) != 0) refuse(std::strerror(errno));
+  if (!file || fstat(file.get(), &info) != 0) refuse(std::strerror(errno));
   if (!S_ISREG(info.st_mode)) refuse("expected a regular file");
   if (info.st_mode & 077)
     refuse(fmt::format("mode is {:04o}, so that other users can get at the {}; expected 0600 (chmod 600 {})",
@@ -36,7 +31,7 @@ std::string read_secret_file(const std::string& path, const std::string& what, s
   std::string bytes(most + 1, '\0');
   size_t size = 0;
   while (size < bytes.size()) {
-    const ssize_t got = read(file.fd, bytes.data() + size, bytes.size() - size);
+    const ssize_t got = read(file.get(), bytes.data() + size, bytes.size() - size);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) refuse(std::strerror(errno));
     if (got == 0) break;

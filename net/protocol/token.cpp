@@ -2,31 +2,20 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 
+#include "core/base/descriptor.h"
 #include "core/base/error.h"
+#include "core/base/random_bytes.h"
 #include "net/protocol/secret_file.h"
 
 namespace troupe::internal::net {
-namespace {
-
-struct Descriptor {
-  int fd;
-  ~Descriptor() {
-    if (fd >= 0) close(fd);
-  }
-};
-
-}  // namespace
-
 std::string read_token_file(const std::string& path) {
   auto refuse = [&](const std::string& why) { throw_invalid(fmt::format("[token] {}: {}", path, why)); };
   std::string token = read_secret_file(path, "token", 4096);
@@ -53,19 +42,16 @@ std::string own_token(const std::string& home) {
                     "workers",
                     path, std::strerror(error)));
   };
-  std::array<unsigned char, 40> bytes{};
-  if (getrandom(bytes.data(), bytes.size(), 0) != ssize_t(bytes.size())) refuse(errno);
-  std::string text;
-  for (const unsigned char c : bytes) text += fmt::format("{:02x}", c);
+  std::string text = random_hex(40);
   fs::create_directories(fs::path(path).parent_path(), ignored);
   // Written beside it and then linked: whoever looks sees a whole file or none, on a file server too.
   const std::string draft = path + "." + text.substr(64);
   text.resize(64);
   int error = 0;
   {
-    const Descriptor file{open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
-    if (file.fd < 0) refuse(errno);
-    if (write(file.fd, text.data(), text.size()) != ssize_t(text.size()) || fsync(file.fd) != 0)
+    const Descriptor file(open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (!file) refuse(errno);
+    if (write(file.get(), text.data(), text.size()) != ssize_t(text.size()) || fsync(file.get()) != 0)
       error = errno ? errno : EIO;
   }
   if (!error && link(draft.c_str(), path.c_str()) != 0 && errno != EEXIST) error = errno;

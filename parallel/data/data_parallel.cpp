@@ -9,6 +9,7 @@
 
 #include "actors/worker/worker.h"
 #include "core/async/future_combinators.h"
+#include "core/base/even_sizes.h"
 #include "ops/ops.h"
 #include "parallel/data/replica.h"
 #include "parallel/mesh/weighted_mean.h"
@@ -18,9 +19,8 @@ namespace troupe::parallel {
 
 Tensor Split::part(size_t replica, size_t of) const {
   if (!whole.defined()) return parts.at(replica);
-  const int64_t n = whole.size(0);
-  const auto at = [&](size_t r) { return n * static_cast<int64_t>(r) / static_cast<int64_t>(of); };
-  return whole.slice(0, at(replica), at(replica + 1));
+  const auto r = static_cast<int64_t>(replica), n = static_cast<int64_t>(of), rows = whole.size(0);
+  return whole.slice(0, internal::even_begin(rows, r, n), internal::even_begin(rows, r + 1, n));
 }
 
 int64_t Split::rows(size_t replica, size_t of) const {

@@ -6,8 +6,8 @@
 
 #include "core/base/visible.h"
 #include "core/entry/entry.h"
-#include "data/file.h"
-#include "data/json.h"
+#include "data/formats/file.h"
+#include "data/formats/json.h"
 #include "parallel/pipeline/pipelines.h"
 #include "parallel/pipeline/schedule/choose_policy.h"
 #include "rref/ref_table.h"
@@ -231,7 +231,7 @@ void Layout::check_schedule(size_t stages, const PipelineOptions& options) const
 PipelineOptions Layout::pipelines(const Mesh& mesh, PipelineOptions otherwise) {
   read_schedule(otherwise);
   read_sharding(otherwise.shard, otherwise.gather, otherwise.reduce);
-  checked("", [&] { return Pipelines::check(Points(mesh.dims()), otherwise); });
+  checked("", [&] { return Pipelines::check(MeshPoints(mesh.dims()), otherwise); });
   check_schedule(mesh.size("pp"), otherwise);
   return otherwise;
 }

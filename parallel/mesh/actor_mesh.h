@@ -31,32 +31,6 @@ struct IsAlong : std::false_type {};
 template <class V>
 struct IsAlong<Along<V>> : std::true_type {};
 
-/// Points in rows and columns, the last dimension first.
-class Points {
- public:
-  explicit Points(std::vector<MeshDim> dims) : dims_(std::move(dims)) {}
-  const std::vector<MeshDim>& dims() const& { return dims_; }
-  std::vector<MeshDim> dims() && { return std::move(dims_); }
-  size_t size() const;
-  /// "dp 2 x pp 2".
-  std::string str() const;
-  /// `invalid`, listing them, if there is no such dimension.
-  size_t index(std::string_view dim) const;
-  size_t size(std::string_view dim) const { return dims_[index(dim)].size; }
-  size_t coordinate(size_t point, std::string_view dim) const;
-  Points without(std::string_view dim) const;
-  /// How far points lie apart that differ by one in that dimension.
-  size_t stride(std::string_view dim) const;
-  // `invalid`, unless the dimension has coordinate i; has that many; and there is one point.
-  void check_coordinate(std::string_view dim, size_t i) const;
-  void check_count(std::string_view dim, size_t count) const;
-  void check_only() const;
-  void check_all(size_t count) const;
-
- private:
-  std::vector<MeshDim> dims_;
-};
-
 /// References to the actors of a mesh; a value.
 ///
 ///   const auto model = parallel::spawn<Gpt>(cluster.here(), mesh, width);
@@ -64,7 +38,7 @@ class Points {
 template <class T>
 class ActorMesh {
  public:
-  ActorMesh(Points points, std::vector<RRef<T>> actors)
+  ActorMesh(MeshPoints points, std::vector<RRef<T>> actors)
       : points_(std::move(points)),
         actors_(std::move(actors)),
         joint_(actors_.empty() ? nullptr : std::make_shared<internal::rref::JointCalls>(actors_[0])) {}
@@ -74,8 +48,8 @@ class ActorMesh {
   /// In the order of the points.
   const std::vector<RRef<T>>& actors() const& { return actors_; }
   std::vector<RRef<T>> actors() && { return std::move(actors_); }
-  const Points& points() const& { return points_; }
-  Points points() && { return std::move(points_); }
+  const MeshPoints& points() const& { return points_; }
+  MeshPoints points() && { return std::move(points_); }
 
   /// Those at coordinate i of a dimension, which they have no more.
   ActorMesh at(std::string_view dim, size_t i) const {
@@ -124,7 +98,7 @@ class ActorMesh {
   }
 
  private:
-  ActorMesh(Points points, std::vector<RRef<T>> some, std::shared_ptr<internal::rref::JointCalls> joint)
+  ActorMesh(MeshPoints points, std::vector<RRef<T>> some, std::shared_ptr<internal::rref::JointCalls> joint)
       : points_(std::move(points)), actors_(std::move(some)), joint_(std::move(joint)), is_all_(false) {}
   template <class A>
   void check(const A& arg) const {
@@ -137,7 +111,7 @@ class ActorMesh {
     else
       return arg;
   }
-  Points points_;
+  MeshPoints points_;
   std::vector<RRef<T>> actors_;
   std::shared_ptr<internal::rref::JointCalls> joint_;  // of all actors that it was made of
   bool is_all_ = true;
@@ -164,7 +138,7 @@ ActorMesh<T> spawn(const Here& here, const Mesh& workers, const A&... args) {
     current_stream().set_position(numbers);
     actors.push_back(here.template spawn<T>(w, mesh, args...));
   }
-  return {Points(mesh.dims()), std::move(actors)};
+  return {MeshPoints(mesh.dims()), std::move(actors)};
 }
 
 }  // namespace troupe::parallel

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/base/even_sizes.h"
 
 namespace troupe::parallel {
 
@@ -43,7 +44,7 @@ std::vector<Value> split_batch(const Value& batch, int count, const char* what) 
   std::vector<Value> parts;
   int64_t begin = 0;
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t size = rows / count + (i < rows % count);
+    const int64_t size = internal::even_size(rows, i, count);
     Value part = batch;
     visit_tensors(part, [&](Tensor& t) {
       if (!t.defined() || t.dim() == 0) return;

@@ -10,6 +10,7 @@
 #include "autograd/distributed/context.h"
 #include "core/async/future_combinators.h"
 #include "core/base/mutex.h"
+#include "core/value/owned_number.h"
 #include "parallel/data/replica.h"
 #include "parallel/pipeline/driver_loss.h"
 #include "parallel/pipeline/micro_batch.h"
@@ -130,7 +131,7 @@ Pipeline::Pipeline(const Here& here, std::vector<Stage> stages, PipelineOptions 
   else
     (void)policy(options_.micro_batches);
   internal::actors::Worker& worker = here_.table().worker();
-  id_ = (uint64_t{worker.id()} << 40) | worker.next_number();
+  id_ = internal::owned_number(worker.id(), worker.next_number());
   join_replicas();
   for (int w = 0; w < workers_; ++w) {
     RunnerSetup setup{id_, w, workers_, {}, options_.joint};

@@ -8,6 +8,7 @@
 
 #include "actors/worker/worker.h"
 #include "core/async/future_combinators.h"
+#include "core/value/owned_number.h"
 #include "parallel/data/replica.h"
 #include "parallel/pipeline/micro_batch.h"
 #include "rref/ref_table.h"
@@ -15,7 +16,7 @@
 namespace troupe::parallel {
 namespace {
 
-bool has(const Points& points, const std::string& dim) {
+bool has(const MeshPoints& points, const std::string& dim) {
   return std::ranges::find(points.dims(), dim, &MeshDim::name) != points.dims().end();
 }
 
@@ -29,8 +30,8 @@ int64_t sent_to_stages(const StepReport& step, size_t stage) {
 
 }  // namespace
 
-void Pipelines::check(const Points& points, const PipelineOptions& options, const PipelinesDims& dims) {
-  const Points pipelines = points.without(dims.stages);
+void Pipelines::check(const MeshPoints& points, const PipelineOptions& options, const PipelinesDims& dims) {
+  const MeshPoints pipelines = points.without(dims.stages);
   const size_t replicas = has(pipelines, dims.replicas) ? pipelines.size(dims.replicas) : 1;
   const bool ranks_meet = pipelines.size() > replicas || (replicas > 1 && options.shard == Shard::all);
   if (!options.replicas.empty() || options.joint)
@@ -45,8 +46,8 @@ void Pipelines::check(const Points& points, const PipelineOptions& options, cons
         "run again: use Checkpoint::never, or checkpoint() within the stage");
 }
 
-Pipelines::Pipelines(const Here& here, Points points, const std::vector<AnyRef>& actors, const Stage& method,
-                     PipelineOptions options, PipelinesDims dims)
+Pipelines::Pipelines(const Here& here, MeshPoints points, const std::vector<AnyRef>& actors,
+                     const Stage& method, PipelineOptions options, PipelinesDims dims)
     : all_(points), points_(points.without(dims.stages)), stages_(dims.stages) {
   points.check_all(actors.size());
   if (has(points_, dims.replicas)) dim_ = dims.replicas, replicas_ = points_.size(dim_);
@@ -54,7 +55,7 @@ Pipelines::Pipelines(const Here& here, Points points, const std::vector<AnyRef>&
   check(points, options, dims);
   has_parts_ = replicas_ > 1 && options.shard == Shard::all;
   internal::actors::Worker& worker = here.table().worker();
-  if (count > 1) options.joint = (uint64_t{worker.id()} << 40) | worker.next_number();
+  if (count > 1) options.joint = internal::owned_number(worker.id(), worker.next_number());
 
   // Points without the stages' dimension, to those with it.
   std::vector<std::vector<AnyRef>> of(count);

@@ -47,10 +47,10 @@ class Pipelines {
             PipelinesDims dims = {})
       : Pipelines(here, model, stage<&T::forward>().template with_loss<&T::loss>(), std::move(options),
                   std::move(dims)) {}
-  Pipelines(const Here& here, Points points, const std::vector<AnyRef>& actors, const Stage& method,
+  Pipelines(const Here& here, MeshPoints points, const std::vector<AnyRef>& actors, const Stage& method,
             PipelineOptions options, PipelinesDims dims);
   /// `invalid` for what the constructor would refuse of the options on such a mesh. Sends nothing.
-  static void check(const Points& points, const PipelineOptions& options, const PipelinesDims& dims = {});
+  static void check(const MeshPoints& points, const PipelineOptions& options, const PipelinesDims& dims = {});
 
   /// Forward and backward of a batch, whose rows are divided over the replicas as evenly as they go and cut
   /// there into micro-batches, as many everywhere. The gradients are then in the autograd::Context that is
@@ -89,7 +89,7 @@ class Pipelines {
   std::string coordinates(size_t pipeline, const std::string& but) const;
   std::string place(size_t pipeline) const { return "(" + coordinates(pipeline, "") + ")"; }
 
-  Points all_, points_;  // of the actors, of the pipelines
+  MeshPoints all_, points_;  // of the actors, of the pipelines
   std::string stages_;
   std::string dim_;  // of the replicas; empty: none
   size_t replicas_ = 1;

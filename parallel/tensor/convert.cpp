@@ -295,13 +295,6 @@ Future<Tensor> convert_cut(Conversion c, const Tensor& x, const Group& group, in
 
 }  // namespace
 
-std::vector<int64_t> even_sizes(int64_t n, size_t ranks) {
-  const auto count = static_cast<int64_t>(ranks);
-  Sizes sizes;
-  for (int64_t r = 0; r < count; ++r) sizes.push_back(n / count + (r < n % count));
-  return sizes;
-}
-
 Tensor enter(const Tensor& x, const Group& group, std::string_view layer) {
   const Conversion c{.kind = Kind::enter, .layer = std::string(layer)};
   check_defined(c, x);

@@ -10,12 +10,13 @@
 #include "actors/cell/task.h"
 #include "collective/group.h"
 #include "core/async/future.h"
+#include "core/base/even_sizes.h"
 #include "core/tensor/tensor.h"
 
 namespace troupe::tp {
 
 /// How many of n each of `ranks` has: as many as the others, the first ones one more if that does not go.
-std::vector<int64_t> even_sizes(int64_t n, size_t ranks);
+inline std::vector<int64_t> even_sizes(int64_t n, size_t ranks) { return internal::even_sizes(n, ranks); }
 
 // Conversions. Each member of the group calls them in methods, all in the same order within a call; calls,
 // micro-batches and backward passes may be under way in any. What does not wait gives a tensor, the others a

@@ -64,7 +64,7 @@ Meeting Meetings::next(const Group& group, const char* what, std::string_view la
                    (layer.empty() ? "" : " of " + std::string(layer)),
                mine->number};
     joint = mine->joint;
-    std::erase_if(gone, [&](const Group& g) { return is_used(g); });
+    std::erase_if(gone, [&](const Group& g) TROUPE_REQUIRES(mutex_) { return is_used(g); });
     if (checks_ranks()) {
       if (!mine->checks) mine->checks = std::make_shared<std::vector<Future<void>>>();
       meeting.checks = mine->checks;

@@ -8,7 +8,7 @@
 #include "autograd/distributed/optim/held_module.h"
 #include "autograd/distributed/optim/parameter_pieces.h"
 #include "core/tensor/creation.h"
-#include "data/assembly.h"
+#include "data/checkpoint/assembly.h"
 
 namespace troupe::parallel {
 

@@ -15,9 +15,9 @@
 #include "autograd/distributed/optim/held_module.h"
 #include "autograd/distributed/optim/parameter_pieces.h"
 #include "core/async/future_combinators.h"
-#include "data/assembly.h"
-#include "data/safetensors.h"
-#include "data/safetensors_writer.h"
+#include "data/checkpoint/assembly.h"
+#include "data/formats/safetensors.h"
+#include "data/formats/safetensors_writer.h"
 #include "parallel/tensor/owned_piece.h"
 
 namespace troupe::parallel {

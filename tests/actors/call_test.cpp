@@ -7,7 +7,7 @@
 #include "core/tensor/creation.h"
 #include "rref/ref_table.h"
 #include "tests/support/error_of.h"
-#include "troupe/cluster.h"
+#include "troupe/cluster/cluster.h"
 
 using namespace troupe;
 using testing::error_of;

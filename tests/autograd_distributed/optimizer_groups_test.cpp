@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "autograd/distributed/optim/optimizer_messages.h"
-#include "data/safetensors.h"
+#include "data/formats/safetensors.h"
 #include "tests/autograd_distributed/half.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"

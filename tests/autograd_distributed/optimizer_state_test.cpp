@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "data/safetensors.h"
+#include "data/formats/safetensors.h"
 #include "tests/autograd_distributed/half.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"

@@ -10,9 +10,9 @@
 #include "net/socket/socket_transport.h"
 #include "tests/support/eventually.h"
 #include "tests/support/two_workers.h"
-#include "troupe/tensor_way.h"
 #include "troupe/troupe.h"
-#include "troupe/ways_of_worker.h"
+#include "troupe/ways/tensor_way.h"
+#include "troupe/ways/ways_of_worker.h"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -12,7 +12,7 @@
 #include "net/protocol/frame.h"
 #include "net/socket/connection/frame_reader.h"
 #include "net/socket/connection/write_queue.h"
-#include "net/socket/loop/fd.h"
+#include "net/socket/loop/sockets.h"
 #include "net/wire/wire.h"
 #include "tests/cuda/gpus.h"
 #include "tests/support/error_of.h"
@@ -41,7 +41,7 @@ struct Link {
   Link() {
     int ends[2];
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
-    near = net::Stream(net::Fd(ends[0])), far = net::Fd(ends[1]);
+    near = net::Stream(net::Descriptor(ends[0])), far = net::Descriptor(ends[1]);
   }
   void push(net::Message message) {
     auto head = net::message_head(message, {});
@@ -73,7 +73,7 @@ struct Link {
     return *std::get<net::Call>(packet).args[0].get_if<Tensor>();
   }
   net::Stream near;
-  net::Fd far;
+  net::Descriptor far;
   net::WriteQueue queue;
   net::FrameReader reader{net::Limits{}};
   std::optional<net::ReadFrame> frame;

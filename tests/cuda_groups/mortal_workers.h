@@ -17,7 +17,7 @@
 #include "tests/cuda/gpus.h"
 #include "tests/support/eventually.h"
 #include "tests/support/sim_cuda/nccl_sim.h"
-#include "troupe/worker_stack.h"
+#include "troupe/cluster/worker_stack.h"
 
 namespace troupe::testing {
 

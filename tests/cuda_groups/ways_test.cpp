@@ -10,7 +10,7 @@
 #include "tests/support/eventually.h"
 #include "tests/support/two_workers.h"
 #include "troupe/groups.h"
-#include "troupe/ways_of_worker.h"
+#include "troupe/ways/ways_of_worker.h"
 #ifdef TROUPE_CUDA_SIM
 #include "tests/support/sim_cuda/nccl_sim.h"
 #include "tests/support/sim_cuda/sim.h"

@@ -5,8 +5,8 @@
 #include "tests/cuda_train/runs.h"
 #include "tests/support/folder.h"
 #include "tests/support/stopped_run.h"
-#include "troupe/job.h"
-#include "troupe/snapshot_room.h"
+#include "troupe/checkpoint/snapshot_room.h"
+#include "troupe/job/job.h"
 #ifdef TROUPE_CUDA_SIM
 #include "tests/support/sim_cuda/sim.h"
 #endif

@@ -1,15 +1,15 @@
 // Data sets by name.
 #include "core/tensor/creation.h"
-#include "data/set_catalog.h"
+#include "data/datasets/set_catalog.h"
 
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "data/csv.h"
-#include "data/digits.h"
-#include "data/idx.h"
-#include "data/npy.h"
-#include "data/text.h"
+#include "data/datasets/csv.h"
+#include "data/datasets/digits.h"
+#include "data/datasets/idx.h"
+#include "data/datasets/text.h"
+#include "data/formats/npy.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
 

@@ -6,7 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/tensor/creation.h"
-#include "data/checkpoint_files.h"
+#include "data/checkpoint/checkpoint_files.h"
 #include "tests/support/folder.h"
 #include "tests/support/skip.h"
 #include "tests/support/traced_child.h"

@@ -1,5 +1,5 @@
 // Checkpoints of jobs: what is written comes back, every damage is refused, no name leads out of a folder.
-#include "data/checkpoint_files.h"
+#include "data/checkpoint/checkpoint_files.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,8 +14,8 @@
 #include "core/base/error.h"
 #include "core/base/generator.h"
 #include "core/tensor/creation.h"
-#include "data/crc32.h"
-#include "data/safetensors.h"
+#include "data/formats/crc32.h"
+#include "data/formats/safetensors.h"
 #include "tests/data/checkpoints.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"

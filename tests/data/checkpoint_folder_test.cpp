@@ -5,8 +5,8 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include "data/checkpoint_files.h"
-#include "data/safetensors.h"
+#include "data/checkpoint/checkpoint_files.h"
+#include "data/formats/safetensors.h"
 #include "tests/data/checkpoints.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/tensor/creation.h"
-#include "data/checkpoint_files.h"
+#include "data/checkpoint/checkpoint_files.h"
 
 namespace troupe::testing {
 

@@ -1,12 +1,12 @@
 // CSV: what RFC 4180 allows is read, what is wrong is named by file, line, column and text.
-#include "data/csv.h"
+#include "data/datasets/csv.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 
 #include "core/base/generator.h"
-#include "data/loader.h"
+#include "data/datasets/loader.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
 

@@ -1,5 +1,5 @@
 // Digits that the program draws: the same for a seed, balanced, in range, each different.
-#include "data/digits.h"
+#include "data/datasets/digits.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "data/glyphs.h"
+#include "data/datasets/glyphs.h"
 
 using namespace troupe;
 

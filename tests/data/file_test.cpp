@@ -1,5 +1,5 @@
 // Files that appear whole: what killed writers leave, symbolic links, and disks that refuse.
-#include "data/file.h"
+#include "data/formats/file.h"
 
 #include <fcntl.h>
 #include <signal.h>

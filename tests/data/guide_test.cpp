@@ -2,13 +2,13 @@
 #include <catch2/catch.hpp>
 
 #include "core/tensor/creation.h"
-#include "data/csv.h"
-#include "data/idx.h"
-#include "data/loader.h"
-#include "data/npy.h"
-#include "data/prefetch.h"
-#include "data/safetensors.h"
-#include "data/text.h"
+#include "data/datasets/csv.h"
+#include "data/datasets/idx.h"
+#include "data/datasets/loader.h"
+#include "data/datasets/prefetch.h"
+#include "data/datasets/text.h"
+#include "data/formats/npy.h"
+#include "data/formats/safetensors.h"
 #include "ops/operators.h"
 #include "tests/support/folder.h"
 

@@ -1,5 +1,5 @@
 // IDX files: right ones, and every way in which one can be wrong.
-#include "data/idx.h"
+#include "data/datasets/idx.h"
 
 #include <unistd.h>
 #include <zlib.h>

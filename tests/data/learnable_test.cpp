@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/base/generator.h"
-#include "data/digits.h"
-#include "data/loader.h"
+#include "data/datasets/digits.h"
+#include "data/datasets/loader.h"
 
 using namespace troupe;
 

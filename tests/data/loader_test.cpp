@@ -1,5 +1,5 @@
 // Loaders: every row once per epoch, in an order that can be had again.
-#include "data/loader.h"
+#include "data/datasets/loader.h"
 #include "core/tensor/creation.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // NPY files: NumPy's own bytes are read, ours are NumPy's, and broken ones are refused.
-#include "data/npy.h"
+#include "data/formats/npy.h"
 #include "core/tensor/creation.h"
 
 #include <catch2/catch.hpp>

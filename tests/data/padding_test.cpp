@@ -1,5 +1,5 @@
 // Sequences of different lengths in one batch.
-#include "data/padding.h"
+#include "data/datasets/padding.h"
 #include "core/tensor/creation.h"
 
 #include <catch2/catch.hpp>

@@ -1,5 +1,5 @@
 // Prefetch: the order of the source, bounds that hold, errors in their place, and an end at any time.
-#include "data/prefetch.h"
+#include "data/datasets/prefetch.h"
 #include "core/tensor/creation.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Safetensors: what is written comes back, and every way in which a file can lie is refused.
-#include "data/safetensors.h"
+#include "data/formats/safetensors.h"
 #include "core/tensor/creation.h"
 
 #include <sys/resource.h>
@@ -16,7 +16,7 @@
 #include <filesystem>
 
 #include "core/base/generator.h"
-#include "data/file.h"
+#include "data/formats/file.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
 #include "tests/support/sanitized.h"

@@ -1,5 +1,5 @@
 // Samplers: disjoint covers of the set, the same for the same seed, of similar lengths where asked for.
-#include "data/sampler.h"
+#include "data/datasets/sampler.h"
 #include "core/tensor/creation.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include <set>
 
 #include "core/base/generator.h"
-#include "data/loader.h"
+#include "data/datasets/loader.h"
 #include "tests/support/error_of.h"
 
 using namespace troupe;

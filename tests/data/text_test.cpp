@@ -1,13 +1,13 @@
 // Text: the vocabulary is the sorted set of characters, UTF-8 is strict, windows are followed by their
 // targets.
-#include "data/text.h"
+#include "data/datasets/text.h"
 #include "core/tensor/creation.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "data/loader.h"
+#include "data/datasets/loader.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
 

@@ -26,10 +26,10 @@ MAY = {
     "parallel/data/compressed_gradients.cpp": "what is packed for the wire is on the host",
     "parallel/server/": "servers are on the CPU",
     "parallel/tensor/whole_model.cpp": "tells tensors that are one from others, and touches none",
-    "troupe/owned_pieces.cpp": "files of checkpoints are read to the host",
-    "troupe/snapshot_room.cpp": "tells what a GPU holds from what the host does, and touches none",
-    "troupe/tensor_way.cpp": "says which way tensors of the CPU go, and touches none",
-    "troupe/ways_of_worker.cpp": "the same",
+    "troupe/checkpoint/owned_pieces.cpp": "files of checkpoints are read to the host",
+    "troupe/checkpoint/snapshot_room.cpp": "tells what a GPU holds from what the host does, and touches none",
+    "troupe/ways/tensor_way.cpp": "says which way tensors of the CPU go, and touches none",
+    "troupe/ways/ways_of_worker.cpp": "the same",
 }
 ACCESS = re.compile(r"\bdata<\w+>\(\)|[.>]bytes\(\)|storage(\(\))?->data\(\)|is_cpu\(\)")
 wrong, used = [], set()

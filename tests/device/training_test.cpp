@@ -4,7 +4,7 @@
 #include <set>
 
 #include "core/graph/anomaly.h"
-#include "data/safetensors.h"
+#include "data/formats/safetensors.h"
 #include "optim/gradient_norm.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"

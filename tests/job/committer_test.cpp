@@ -1,5 +1,5 @@
 // The protocol of checkpoints: every event in every state, and random sequences.
-#include "troupe/committer.h"
+#include "troupe/job/committer.h"
 
 #include <catch2/catch.hpp>
 #include <map>

@@ -3,7 +3,7 @@
 
 #include "core/base/log.h"
 #include "tests/support/folder.h"
-#include "troupe/given.h"
+#include "troupe/checkpoint/given.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;

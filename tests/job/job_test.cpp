@@ -5,8 +5,8 @@
 #include <thread>
 
 #include "core/base/log.h"
-#include "data/checkpoint_files.h"
-#include "data/digits.h"
+#include "data/checkpoint/checkpoint_files.h"
+#include "data/datasets/digits.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
 #include "tools/program.h"

@@ -4,12 +4,12 @@
 #include <filesystem>
 #include <regex>
 
-#include "data/checkpoint_files.h"
-#include "data/safetensors.h"
+#include "data/checkpoint/checkpoint_files.h"
+#include "data/formats/safetensors.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
 #include "tests/support/stopped_run.h"
-#include "troupe/owned_pieces.h"
+#include "troupe/checkpoint/owned_pieces.h"
 #include "troupe/pipeline.h"
 #include "troupe/replicas.h"
 #include "troupe/tensor_parallel.h"
@@ -29,7 +29,8 @@ struct LayoutEnd : nn::Layer {
   LayoutEnd() { fixed.requires_grad_(false), factor.requires_grad_(); }
   Tensor forward(const Tensor& x) override { return (x + fixed) * factor + ops::sum(none); }
   void members(nn::Members& m) override { m("fixed", fixed), m("factor", factor), m("none", none); }
-  Tensor fixed = tensor({0.5, -0.25, 1.0}).to(float32), factor = ones({3}), none = zeros({0, 4}).requires_grad_();
+  Tensor fixed = tensor({0.5, -0.25, 1.0}).to(float32), factor = ones({3}),
+         none = zeros({0, 4}).requires_grad_();
 };
 struct LayoutNet : nn::Module {
   LayoutNet() { frozen.module.requires_grad_(false); }
@@ -41,7 +42,8 @@ struct LayoutNet : nn::Module {
     co_return co_await end(h);
   }
   void members(nn::Members& m) override {
-    m("first", first), m("second", second), m("scale", scale), m("shift", shift), m("frozen", frozen), m("end", end);
+    m("first", first), m("second", second), m("scale", scale), m("shift", shift), m("frozen", frozen),
+        m("end", end);
     m.buffer("seen", seen);
   }
   parallel::Sharded<nn::Linear> first{5, 7}, second{7, 3}, frozen{3, 3};

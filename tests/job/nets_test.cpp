@@ -8,14 +8,14 @@
 
 #include "actors/worker/worker.h"
 #include "core/base/log.h"
-#include "data/checkpoint_files.h"
+#include "data/checkpoint/checkpoint_files.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
 #include "tools/program.h"
-#include "troupe/rehearsal.h"
+#include "troupe/checkpoint/rehearsal.h"
+#include "troupe/job/witness.h"
 #include "troupe/server.h"
 #include "troupe/troupe.h"
-#include "troupe/witness.h"
 
 using namespace troupe;
 using Catch::Contains;

@@ -1,7 +1,7 @@
 // Jobs with parameters and tables in servers: under every policy they go on with the same bits.
 #include <catch2/catch.hpp>
 
-#include "data/checkpoint_files.h"
+#include "data/checkpoint/checkpoint_files.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
 #include "troupe/server.h"

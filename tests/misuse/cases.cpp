@@ -5,8 +5,8 @@
 
 #include <mutex>
 
-#include "data/prefetch.h"
-#include "data/safetensors.h"
+#include "data/datasets/prefetch.h"
+#include "data/formats/safetensors.h"
 #include "parallel/sharded/sharded.h"
 #include "parallel/tensor/convert.h"
 #include "troupe/profile.h"

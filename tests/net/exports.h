@@ -27,7 +27,7 @@ struct Exports {
     if (!open_cpu_arena(size_t{64} << 30, why)) throw_error(ErrorKind::failed, "[test] no arena: " + why);
     exporter = ExportedBlocks::create(most, why);
     if (!exporter) throw_error(ErrorKind::failed, "[test] nothing is lent: " + why);
-    const Fd arena(::dup(Arena::of_process()->descriptor()));
+    const Descriptor arena(::dup(Arena::of_process()->descriptor()));
     importer =
         ImportedArena::open(arena, exporter->table(), std::move(exporter->lease()), size_t{1} << 40, why);
     if (!importer) throw_error(ErrorKind::failed, "[test] nothing is adopted: " + why);

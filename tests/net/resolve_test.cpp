@@ -7,8 +7,8 @@
 #include <cstring>
 #include <mutex>
 
-#include "net/socket/loop/fd.h"
 #include "net/socket/loop/own_address.h"
+#include "net/socket/loop/sockets.h"
 #include "tests/net/socket_support.h"
 
 using namespace troupe;
@@ -88,7 +88,7 @@ TEST_CASE("a name server that never answers is waited for no longer than said, a
 
 TEST_CASE("an address that is a name for loopback is told as its number") {
   Address actual;
-  const Fd fd = listen_on(parse_address("tcp:localhost:0"), actual, kForever);
+  const Descriptor fd = listen_on(parse_address("tcp:localhost:0"), actual, kForever);
   CHECK(only_on_this_host(actual.str()));
   CHECK(actual.name != "localhost");
   CHECK(actual.port != 0);

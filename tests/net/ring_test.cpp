@@ -185,12 +185,12 @@ TEST_CASE("a side that counts wrongly is found out before any byte is touched") 
 }
 
 TEST_CASE("only memory of the right form, that cannot shrink, is taken for a ring") {
-  const auto open = [](const Fd& fd, size_t most = 1 << 20) {
+  const auto open = [](const Descriptor& fd, size_t most = 1 << 20) {
     std::string why;
     return SharedRing::open(fd, most, why) ? std::string("accepted") : why;
   };
   const auto memory = [](size_t size, int seals) {
-    Fd fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    Descriptor fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     REQUIRE(::ftruncate(fd.get(), static_cast<off_t>(size)) == 0);
     REQUIRE(::fcntl(fd.get(), F_ADD_SEALS, seals) == 0);
     return fd;
@@ -201,8 +201,8 @@ TEST_CASE("only memory of the right form, that cannot shrink, is taken for a rin
   CHECK(open(memory(4096 + 8192, F_SEAL_SHRINK)) == "its size could change");
   for (size_t size : {size_t{0}, size_t{4096}, size_t{8191}, size_t{4096 + 5000}, size_t{4096 + (2 << 20)}})
     CHECK(open(memory(size, kSealed)).starts_with("it has "));
-  CHECK(open(Fd(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC))) == "it is no shared memory");
-  CHECK(open(Fd()) == "it is no shared memory");
+  CHECK(open(Descriptor(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC))) == "it is no shared memory");
+  CHECK(open(Descriptor()) == "it is no shared memory");
 
   const auto ring = SharedRing::make(10000);
   REQUIRE(ring);

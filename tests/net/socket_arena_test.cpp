@@ -191,10 +191,12 @@ TEST_CASE("a place that is none is refused, and so is memory that is no arena") 
   CHECK_THAT(at((uint64_t{ExportTable::kSlots} + 1) << 48, 8), Contains("a buffer of"));
 
   std::string why;
-  const auto open = [&](const Fd& arena, const Fd& table, bool lease = true) {
-    return ImportedArena::open(arena, table, lease ? Fd(::dup(0)) : Fd(), kMiB, why) != nullptr;
+  const auto open = [&](const Descriptor& arena, const Descriptor& table, bool lease = true) {
+    return ImportedArena::open(arena, table, lease ? Descriptor(::dup(0)) : Descriptor(), kMiB, why) !=
+           nullptr;
   };
-  const Fd table = make_shared_memory("test", ExportTable::kBytes), arena = make_shared_memory("test", kMiB);
+  const Descriptor table = make_shared_memory("test", ExportTable::kBytes),
+                   arena = make_shared_memory("test", kMiB);
   CHECK(open(arena, table));
   CHECK_FALSE(open(arena, table, false));
   CHECK(why == "it came without a lease");
@@ -203,10 +205,10 @@ TEST_CASE("a place that is none is refused, and so is memory that is no arena") 
   CHECK_FALSE(open(make_shared_memory("test", 2 * kMiB), table));
   CHECK_THAT(why, Contains("expected whole pages, at most 1048576"));
   CHECK_FALSE(open(make_shared_memory("test", 5000), table));
-  const Fd unsealed(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const Descriptor unsealed(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   CHECK_FALSE(open(unsealed, table));
   CHECK(why == "its size could change");
-  const Fd file(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  const Descriptor file(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
   CHECK_FALSE(open(file, table));
 }
 
@@ -370,11 +372,11 @@ TEST_CASE("a peer that names a place before there is an arena, or outside of it,
     RawClient peer(listener->address());
     REQUIRE(peer.shake().state() == Handshake::State::done);
     if (with_arena) {
-      const Fd memory = make_shared_memory("test", kMiB),
-               table = make_shared_memory("test", ExportTable::kBytes);
+      const Descriptor memory = make_shared_memory("test", kMiB),
+                       table = make_shared_memory("test", ExportTable::kBytes);
       int ends[2];
       REQUIRE(::pipe(ends) == 0);
-      const Fd reading(ends[0]), lease(ends[1]);
+      const Descriptor reading(ends[0]), lease(ends[1]);
       REQUIRE(send_with(peer.fd(), encode_prefix({.kind = FrameKind::arena_offer}), memory, table, lease));
     }
     peer.send(frame(uint64_t{5} << 48 | (size_t{1} << 30)));

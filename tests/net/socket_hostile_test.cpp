@@ -103,10 +103,10 @@ TEST_CASE("a peer of another version is refused on both ends, naming both versio
 
   // And a listener of another version, for our connector.
   Address actual;
-  const Fd old = listen_on(parse_address(fresh_address()), actual, kForever);
+  const Descriptor old = listen_on(parse_address(fresh_address()), actual, kForever);
   const auto connecting = house.client->connect(actual.str(), true);
-  Fd accepted;
-  while (!accepted) accepted = Fd(::accept4(old.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  Descriptor accepted;
+  while (!accepted) accepted = Descriptor(::accept4(old.get(), nullptr, nullptr, SOCK_CLOEXEC));
   Handshake machine(Handshake::Role::listener, kToken, {}, random_nonce(), TimePoint::max(), 0,
                     kProtocolVersion + 1);
   while (machine.state() == Handshake::State::waiting) {

@@ -62,11 +62,11 @@ struct RawPeer : RawClient {
   void answer(bool accepted) { REQUIRE(send(answer_frame(FrameKind::ring_answer, accepted))); }
   // A bell of this kind; none: it is left out.
   void offer(int fd, Bell kind = Bell::event) {
-    bell_out = Fd(kind == Bell::event  ? ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
-                  : kind == Bell::file ? ::open("/proc/self/exe", O_RDONLY | O_CLOEXEC)
-                                       : -1);
+    bell_out = Descriptor(kind == Bell::event  ? ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
+                          : kind == Bell::file ? ::open("/proc/self/exe", O_RDONLY | O_CLOEXEC)
+                                               : -1);
     const auto bytes = encode_prefix(kOffer);
-    REQUIRE((fd < 0 ? send(bytes) : send_with(this->fd(), bytes, Fd(::dup(fd)), bell_out)));
+    REQUIRE((fd < 0 ? send(bytes) : send_with(this->fd(), bytes, Descriptor(::dup(fd)), bell_out)));
   }
   void ring() const { REQUIRE(::eventfd_write(bell_out.get(), 1) == 0); }
   uint64_t rung() const {
@@ -74,7 +74,7 @@ struct RawPeer : RawClient {
     ::eventfd_read(bell.get(), &times);
     return times;
   }
-  Fd bell, bell_out;  // of the ring that was taken, and of the one that was offered
+  Descriptor bell, bell_out;  // of the ring that was taken, and of the one that was offered
 };
 
 struct Server {
@@ -150,8 +150,8 @@ TEST_CASE("a peer that wants no ring, and one that offers what is none, are serv
   REQUIRE(peer.take_offer());
   peer.answer(false);
   peer.answer(true);  // too late: ignored
-  const Fd file(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
-  const Fd unsealed(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const Descriptor file(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  const Descriptor unsealed(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const auto good = SharedRing::make(1 << 16);
   REQUIRE(good);
   struct Offer {

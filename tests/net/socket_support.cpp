@@ -41,7 +41,7 @@ std::string fresh_address() {
 RawClient::RawClient(const std::string& address) {
   std::string why;
   const auto to = resolve_numeric(parse_address(address)).found.at(0);
-  fd_ = Fd(::socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+  fd_ = Descriptor(::socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
   REQUIRE(::connect(fd_.get(), to.get(), to.size) == 0);
 }
 

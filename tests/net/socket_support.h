@@ -12,7 +12,7 @@
 #include "core/base/log.h"
 #include "net/protocol/frame.h"
 #include "net/protocol/handshake.h"
-#include "net/socket/loop/fd.h"
+#include "net/socket/loop/sockets.h"
 #include "net/socket/socket_transport.h"
 
 namespace troupe::internal::net::test {
@@ -132,7 +132,7 @@ class RawClient {
   int fd() const { return fd_.get(); }
 
  private:
-  Fd fd_;
+  Descriptor fd_;
 };
 
 /// Keeps the log lines while it lives. One at a time.

@@ -281,12 +281,12 @@ TEST_CASE("a socket file left by a dead process is replaced, any other file is n
   const auto path = path_in_tmp("dead");
   {
     Address actual;
-    const Fd dead =
+    const Descriptor dead =
         listen_on(parse_address("unix:" + path), actual, kForever);  // closed without being unlinked
   }
   REQUIRE(access(path.c_str(), F_OK) == 0);
   CHECK(t->listen("unix:" + path));
-  const Fd file(::open(path.c_str(), O_CREAT | O_WRONLY, 0600));
+  const Descriptor file(::open(path.c_str(), O_CREAT | O_WRONLY, 0600));
   CHECK_THROWS_WITH(t->listen("unix:" + path), Contains("is no socket"));
   CHECK(access(path.c_str(), F_OK) == 0);
   ::unlink(path.c_str());
@@ -342,13 +342,13 @@ TEST_CASE("running out of descriptors delays newcomers and harms nobody") {
   p.listener = p.right->listen(address);
   std::string why;
   const auto to = resolve_numeric(parse_address(address)).found.at(0);
-  const Fd newcomer(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const Descriptor newcomer(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   rlimit before{};
   getrlimit(RLIMIT_NOFILE, &before);
   rlimit few = before;
   few.rlim_cur = 300;
   setrlimit(RLIMIT_NOFILE, &few);
-  std::vector<Fd> hogs;
+  std::vector<Descriptor> hogs;
   for (int fd; (fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;) hogs.emplace_back(fd);
   const int connected = ::connect(newcomer.get(), to.get(), to.size);
   lines.wait_for("cannot accept connections on " + address);

@@ -29,7 +29,7 @@ class Wire {
   using Meddle = std::function<bool(Way way, size_t before, std::span<std::byte>& bytes)>;
   Wire(const std::string& to, Meddle meddle) : to_(to), meddle_(std::move(meddle)) {
     listening_ = listen_on(parse_address(kLoopback), address_, kForever);
-    stop_ = Fd(::eventfd(0, EFD_CLOEXEC));
+    stop_ = Descriptor(::eventfd(0, EFD_CLOEXEC));
     thread_ = std::thread([this] { run(); });
   }
   ~Wire() {
@@ -59,11 +59,11 @@ class Wire {
     }
   }
   void accept() {
-    ends_[there] = Fd(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    ends_[there] = Descriptor(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     const auto to = resolve_numeric(parse_address(to_)).found.at(0);
-    ends_[back] = Fd(::socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ends_[back] = Descriptor(::socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (::connect(ends_[back].get(), to.get(), to.size) != 0) return cut();
-    for (const Fd& end : ends_) tune(end.get());
+    for (const Descriptor& end : ends_) tune(end.get());
     std::lock_guard lock(mutex_);
     passed_[0].clear(), passed_[1].clear();
   }
@@ -91,7 +91,7 @@ class Wire {
   const std::string to_;
   const Meddle meddle_;
   Address address_;
-  Fd listening_, stop_, ends_[2];
+  Descriptor listening_, stop_, ends_[2];
   std::mutex mutex_;
   std::vector<std::byte> passed_[2];
   std::thread thread_;
@@ -334,12 +334,12 @@ TEST_CASE("who shows a certificate in place of the key is refused") {
   REQUIRE(SSL_CTX_use_PrivateKey(context, key) == 1);
 
   Address address;
-  const Fd listening = listen_on(parse_address(kLoopback), address, kForever);
+  const Descriptor listening = listen_on(parse_address(kLoopback), address, kForever);
   Recorder events;
   const auto client = transport(events, "w1", {}, kToken, Encryption::always);
   const auto connecting = client->connect(address.str());
-  Fd accepted;
-  while (!accepted) accepted = Fd(::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  Descriptor accepted;
+  while (!accepted) accepted = Descriptor(::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
   SSL* link = SSL_new(context);
   SSL_set_fd(link, accepted.get());
   CHECK(SSL_accept(link) != 1);

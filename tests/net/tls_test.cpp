@@ -44,7 +44,7 @@ struct Bare {
   explicit Bare(uint64_t records_per_key) : keys(kToken, Standing::member, 7, {}, records_per_key) {
     int ends[2];
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
-    streams[0] = Stream(Fd(ends[0])), streams[1] = Stream(Fd(ends[1]));
+    streams[0] = Stream(Descriptor(ends[0])), streams[1] = Stream(Descriptor(ends[1]));
     TlsLink& one = streams[0].secure(keys, TlsLink::Side::connector);
     TlsLink& other = streams[1].secure(keys, TlsLink::Side::listener);
     auto first = TlsLink::Step::waiting, second = first;
@@ -183,13 +183,13 @@ TEST_CASE("within a host TLS is for who wants it always") {
 TEST_CASE("ends are of one host where their addresses are the same, or loopback's") {
   for (const std::string host : {"127.0.0.1", "127.0.0.2", "[::1]"}) {
     Address actual;
-    const Fd listening = listen_on(parse_address("tcp:" + host + ":0"), actual, kForever);
+    const Descriptor listening = listen_on(parse_address("tcp:" + host + ":0"), actual, kForever);
     const RawClient client(actual.str());
     CHECK(is_within_host(client.fd()));
   }
   int ends[2];
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
-  const Fd one(ends[0]), other(ends[1]);
+  const Descriptor one(ends[0]), other(ends[1]);
   CHECK(is_within_host(one.get()));
 }
 

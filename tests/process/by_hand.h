@@ -12,7 +12,7 @@
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
 #include "tests/support/skip.h"
-#include "troupe/launch_environment.h"
+#include "troupe/launch/launch_environment.h"
 
 namespace troupe::testing {
 

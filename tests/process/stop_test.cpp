@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-#include "data/checkpoint_files.h"
+#include "data/checkpoint/checkpoint_files.h"
 #include "tests/process/far_site.h"
 #include "tests/support/eventually.h"
 

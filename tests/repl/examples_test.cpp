@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 
-#include "data/digits.h"
-#include "data/loader.h"
+#include "data/datasets/digits.h"
+#include "data/datasets/loader.h"
 #include "nn/make.h"
 #include "nn/nn.h"
 #include "ops/ops.h"
@@ -13,8 +13,8 @@
 #include "parallel/server/served_module.h"
 #include "tests/support/folder.h"
 #include "tests/support/places.h"
-#include "tools/repl/interpreter.h"
-#include "tools/repl/objects.h"
+#include "tools/repl/lua/interpreter.h"
+#include "tools/repl/lua/objects.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;

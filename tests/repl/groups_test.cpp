@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "tools/repl/interpreter.h"
+#include "tools/repl/lua/interpreter.h"
 #include "troupe/groups.h"
 
 using namespace troupe;

@@ -4,10 +4,10 @@
 #include <sstream>
 #include <string>
 
-#include "data/checkpoint_files.h"
+#include "data/checkpoint/checkpoint_files.h"
 #include "tests/support/folder.h"
-#include "tools/repl/interpreter.h"
-#include "tools/repl/objects.h"
+#include "tools/repl/lua/interpreter.h"
+#include "tools/repl/lua/objects.h"
 #include "tools/repl/repl.h"
 
 using namespace troupe;

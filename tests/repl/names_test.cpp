@@ -9,11 +9,11 @@
 
 #include "script/catalog.h"
 #include "tests/support/places.h"
-#include "tools/repl/globals.h"
-#include "tools/repl/interpreter.h"
-#include "tools/repl/objects.h"
-#include "tools/repl/prompt.h"
-#include "tools/repl/reference.h"
+#include "tools/repl/api/reference.h"
+#include "tools/repl/lua/globals.h"
+#include "tools/repl/lua/interpreter.h"
+#include "tools/repl/lua/objects.h"
+#include "tools/repl/terminal/prompt.h"
 
 using namespace troupe;
 
@@ -56,9 +56,9 @@ TEST_CASE("methods of the shell's objects are described, and those that are desc
   lua_State* L = interpreter.state();
   std::set<std::string> described, there;
   for (const auto& m : repl::object_methods()) described.insert(m.name);
-  for (const char* type : {"tensor", "future", "reference", "context", "module", "optimizer", "scheduler",
-                           "dataset", "job", "pipeline", "pipelines", "served", "client", "group", "mesh", "replicas",
-                           "split", "accumulation"}) {
+  for (const char* type :
+       {"tensor", "future", "reference", "context", "module", "optimizer", "scheduler", "dataset", "job",
+        "pipeline", "pipelines", "served", "client", "group", "mesh", "replicas", "split", "accumulation"}) {
     lua_settop(L, 0);
     repl::push_methods(L, type);
     REQUIRE(lua_istable(L, 1));

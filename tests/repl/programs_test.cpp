@@ -6,8 +6,8 @@
 #include "core/graph/node.h"
 #include "tests/oracle/programs/calls.h"
 #include "tests/oracle/programs/run.h"
-#include "tools/repl/interpreter.h"
-#include "tools/repl/objects.h"
+#include "tools/repl/lua/interpreter.h"
+#include "tools/repl/lua/objects.h"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -2,7 +2,7 @@
 // ended.
 #include <catch2/catch.hpp>
 
-#include "data/prefetch.h"
+#include "data/datasets/prefetch.h"
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/server/served_table.h"
 #include "tests/support/error_of.h"

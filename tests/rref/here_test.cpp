@@ -8,7 +8,7 @@
 #include "rref/any_ref.h"
 #include "rref/ref_table.h"
 #include "tests/support/error_of.h"
-#include "troupe/cluster.h"
+#include "troupe/cluster/cluster.h"
 
 using namespace troupe;
 using testing::error_of;

@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "tests/support/error_of.h"
-#include "troupe/cluster.h"
+#include "troupe/cluster/cluster.h"
 
 using namespace troupe;
 using testing::error_of;

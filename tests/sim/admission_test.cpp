@@ -8,7 +8,7 @@
 #include "actors/runtime/serial_runtime.h"
 #include "core/base/generator.h"
 #include "net/sim/network.h"
-#include "troupe/cluster.h"
+#include "troupe/cluster/cluster.h"
 
 using namespace troupe;
 using Catch::Contains;

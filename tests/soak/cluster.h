@@ -18,8 +18,8 @@
 #include "net/wire/wire.h"
 #include "rref/ref_table.h"
 #include "tests/soak/plan.h"
-#include "troupe/cluster.h"
-#include "troupe/worker_stack.h"
+#include "troupe/cluster/cluster.h"
+#include "troupe/cluster/worker_stack.h"
 
 namespace troupe::soak {
 

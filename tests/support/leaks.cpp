@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-#include "troupe/cluster.h"
+#include "troupe/cluster/cluster.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <thread>
 
-#include "troupe/cluster.h"
+#include "troupe/cluster/cluster.h"
 
 namespace troupe::testing {
 

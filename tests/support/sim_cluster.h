@@ -11,8 +11,8 @@
 #include "actors/worker/worker.h"
 #include "net/sim/network.h"
 #include "rref/ref_table.h"
-#include "troupe/cluster.h"
-#include "troupe/worker_stack.h"
+#include "troupe/cluster/cluster.h"
+#include "troupe/cluster/worker_stack.h"
 
 namespace troupe::testing {
 

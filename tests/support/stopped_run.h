@@ -4,7 +4,7 @@
 #include <string>
 #include <thread>
 
-#include "data/checkpoint_files.h"
+#include "data/checkpoint/checkpoint_files.h"
 
 namespace troupe::testing {
 
@@ -13,8 +13,9 @@ inline int64_t newest_step(const std::string& dir) {
   return steps.empty() ? -1 : steps.back();
 }
 
-/// Asked at the beginning of each step: whether the run ends there, as it does from step `stop` on, once there
-/// is a checkpoint of training. Steps are too fast for the disk, and one that finds it busy saves nothing.
+/// Asked at the beginning of each step: whether the run ends there, as it does from step `stop` on, once
+/// there is a checkpoint of training. Steps are too fast for the disk, and one that finds it busy saves
+/// nothing.
 inline bool has_stopped(const std::string& dir, int64_t step, int64_t stop) {
   if (step == 0) return false;
   while (newest_step(dir) < 0) std::this_thread::yield();

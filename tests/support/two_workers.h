@@ -11,8 +11,8 @@
 #include "actors/worker/worker.h"
 #include "net/socket/socket_transport.h"
 #include "rref/ref_table.h"
+#include "troupe/cluster/worker_stack.h"
 #include "troupe/troupe.h"
-#include "troupe/worker_stack.h"
 
 namespace troupe::testing {
 

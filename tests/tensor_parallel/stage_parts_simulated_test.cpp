@@ -64,7 +64,7 @@ struct SimPipelines {
   SimPipelines(uint64_t seed, size_t tp, const parallel::PipelineOptions& options, int64_t w = 6)
       : width(w), ranks(4 * tp), cluster(seed, static_cast<int>(ranks) + 1, hosting<SimStage>()) {
     const Here here(internal::rref::RefTable::of(cluster.worker(0)));
-    const parallel::Points points({{"dp", 2}, {"pp", 2}, {"tp", tp}});
+    const MeshPoints points({{"dp", 2}, {"pp", 2}, {"tp", tp}});
     std::vector<AnyRef> actors;
     for (size_t i = 0; i < ranks; ++i) {
       std::vector<Place> names;

@@ -50,7 +50,7 @@ struct OnMesh {
   // Of each actor; pieces of the replicas of a parameter put together.
   std::vector<Values> parameters() {
     std::map<std::vector<size_t>, std::map<std::string, Tensors>> of;
-    const parallel::Points points = model->points();
+    const MeshPoints points = model->points();
     for (size_t i = 0; i < model->actors().size(); ++i)
       for (const auto& [name, value] : nn::remote_parameters(model->actors()[i]).get())
         of[{points.coordinate(i, "pp"), points.coordinate(i, "tp")}][name].push_back(value);

@@ -1,12 +1,12 @@
 // One file of a model that lies in pieces with ranks, and what ranks of another layout take from it.
-#include "parallel/mesh/actor_mesh.h"
 #include "parallel/tensor/whole_model.h"
+#include "parallel/mesh/actor_mesh.h"
 
 #include <catch2/catch.hpp>
 
 #include <deque>
 
-#include "data/safetensors.h"
+#include "data/formats/safetensors.h"
 #include "parallel/tensor/transformer.h"
 #include "parallel/tensor/vocabulary.h"
 #include "tests/support/error_of.h"

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "data/safetensors.h"
+#include "data/formats/safetensors.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
 #include "troupe/pipeline.h"

@@ -7,8 +7,8 @@
 
 #include "core/base/ascii.h"
 #include "core/tensor/creation.h"
-#include "data/csv.h"
-#include "data/safetensors.h"
+#include "data/datasets/csv.h"
+#include "data/formats/safetensors.h"
 #include "nn/dropout.h"
 #include "optim/optimizer.h"
 #include "parallel/layout/layout.h"

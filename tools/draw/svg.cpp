@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "core/base/error.h"
-#include "data/file.h"
+#include "data/formats/file.h"
 
 namespace troupe::tools {
 

@@ -6,7 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/codec/keep.h"
-#include "troupe/job.h"
+#include "troupe/job/job.h"
 
 namespace troupe::tools {
 

@@ -14,11 +14,11 @@
 
 #include "core/base/error.h"
 #include "core/base/standard_output.h"
-#include "data/file.h"
-#include "troupe/job.h"
-#include "troupe/launch.h"
-#include "troupe/rehearsal.h"
-#include "troupe/stop.h"
+#include "data/formats/file.h"
+#include "troupe/checkpoint/rehearsal.h"
+#include "troupe/cluster/launch.h"
+#include "troupe/job/job.h"
+#include "troupe/launch/stop.h"
 
 namespace troupe::tools {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "troupe/checkpoints.h"
+#include "troupe/checkpoint/checkpoints.h"
 
 namespace troupe::tools {
 

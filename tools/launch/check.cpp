@@ -7,7 +7,7 @@
 #include "core/base/thread.h"
 #include "tools/flags/flags.h"
 #include "tools/launch/remote_host.h"
-#include "troupe/launch_environment.h"
+#include "troupe/launch/launch_environment.h"
 
 namespace troupe::tools {
 namespace {

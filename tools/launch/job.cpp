@@ -2,7 +2,6 @@
 #include "tools/launch/job.h"
 
 #include <fmt/format.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,25 +10,14 @@
 #include <filesystem>
 
 #include "core/base/error.h"
+#include "core/base/random_bytes.h"
 #include "net/address.h"
 #include "net/protocol/token.h"
-#include "troupe/rehearsal.h"
+#include "troupe/checkpoint/rehearsal.h"
 
 namespace troupe::tools {
 namespace fs = std::filesystem;
 namespace {
-
-std::string random_hex(size_t bytes) {
-  std::string raw(bytes, '\0'), text;
-  for (size_t done = 0; done < bytes;) {
-    const ssize_t got = getrandom(raw.data() + done, bytes - done, 0);
-    if (got < 0 && errno != EINTR)
-      throw_error(ErrorKind::failed, fmt::format("[run] no random numbers: {}", std::strerror(errno)));
-    if (got > 0) done += size_t(got);
-  }
-  for (unsigned char c : raw) text += fmt::format("{:02x}", c);
-  return text;
-}
 
 std::string value_of(const Getenv& env, const char* name) {
   const char* value = env(name);
@@ -58,7 +46,7 @@ void choose_token(Job& job, const RunOptions& options, const Getenv& env) {
     }
   }
   if (options.nodes <= 1 || !options.hosts.empty()) {
-    job.token = random_hex(32);
+    job.token = internal::random_hex(32);
     job.secret_from = "made for this job";
     return;
   }
@@ -138,19 +126,18 @@ Job make_job(const RunOptions& options, const Getenv& env, int64_t restart) {
   // several names.
   job.port = options.master_port.value_or(29500);
   if (job.id.empty() && options.nodes > 1 && options.hosts.empty()) job.id = fmt::format("port-{}", job.port);
-  if (job.id.empty()) job.id = random_hex(8);
+  if (job.id.empty()) job.id = internal::random_hex(8);
   if (restart > 0) job.id += fmt::format("-restart-{}", restart);
   job.master_addr = options.master_addr;
   if (!options.hosts.empty() && job.master_addr.empty()) job.master_addr = first_host(options);
   // Several jobs may have w0 on one host; below the ports that systems give out.
   if (!options.hosts.empty() && !options.master_port)
-    job.port = 20000 + std::stol(random_hex(3), nullptr, 16) % 10000;
+    job.port = 20000 + std::stol(internal::random_hex(3), nullptr, 16) % 10000;
   auto host = job.master_addr;
   if (host.find(':') != std::string::npos && host[0] != '[') host = "[" + host + "]";  // IPv6
-  job.address =
-      host.empty()
-          ? internal::net::abstract_address("troupe-" + (options.id.empty() ? job.id : random_hex(8)))
-          : internal::net::tcp_address(host, std::to_string(job.port));
+  job.address = host.empty() ? internal::net::abstract_address(
+                                   "troupe-" + (options.id.empty() ? job.id : internal::random_hex(8)))
+                             : internal::net::tcp_address(host, std::to_string(job.port));
   return job;
 }
 

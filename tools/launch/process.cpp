@@ -84,11 +84,6 @@ std::string why_not_started(const std::string& program, int code) {
 
 }  // namespace
 
-void Descriptor::reset() {
-  if (fd_ >= 0) close(fd_);
-  fd_ = -1;
-}
-
 std::pair<Descriptor, Descriptor> make_pipe() {
   int fds[2];
   if (pipe2(fds, O_CLOEXEC) != 0) fail_with("no pipe", errno);

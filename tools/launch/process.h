@@ -7,26 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/descriptor.h"
+
 namespace troupe::tools {
 
-/// A file descriptor, closed at the end.
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Descriptor() { reset(); }
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-  void reset();
-
- private:
-  int fd_ = -1;
-};
+using internal::Descriptor;
 
 /// A pipe, closed on exec; the read end does not block. Throws `failed`.
 std::pair<Descriptor, Descriptor> make_pipe();

@@ -9,10 +9,10 @@
 #include <map>
 
 #include "core/base/error.h"
-#include "data/checkpoint_files.h"
+#include "data/checkpoint/checkpoint_files.h"
 #include "tools/launch/run.h"
-#include "troupe/launch.h"
-#include "troupe/rehearsal.h"
+#include "troupe/checkpoint/rehearsal.h"
+#include "troupe/cluster/launch.h"
 
 namespace troupe::tools {
 namespace {

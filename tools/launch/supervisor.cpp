@@ -19,7 +19,7 @@
 #include "core/base/error.h"
 #include "core/base/regular_file.h"
 #include "net/rendezvous.h"
-#include "troupe/stop.h"
+#include "troupe/launch/stop.h"
 
 namespace troupe::tools {
 namespace {

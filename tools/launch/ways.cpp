@@ -8,8 +8,8 @@
 #include "core/base/error.h"
 #include "tools/flags/flags.h"
 #include "tools/launch/run.h"
-#include "troupe/launch.h"
-#include "troupe/ways.h"
+#include "troupe/cluster/launch.h"
+#include "troupe/ways/ways.h"
 
 namespace troupe::tools {
 namespace {
@@ -42,7 +42,9 @@ int ways_main(const std::vector<std::string>& arguments) {
   Flags flags("troupe ways",
               "Prints which way tensors take between workers, from which size on, and why no "
               "better one.");
-  flags.add("-n,--nproc-per-node", processes, "processes to start on this host (2 unless given)", {2, kMostProcesses})
+  flags
+      .add("-n,--nproc-per-node", processes, "processes to start on this host (2 unless given)",
+           {2, kMostProcesses})
       .add("--json", json, "print one JSON object, for programs");
   flags.footer(
       "It looks at the processes of a job, as a launcher starts them: with its hosts and its environment.\n"

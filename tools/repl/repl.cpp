@@ -24,11 +24,11 @@
 #include "tools/launch/ending.h"
 #include "tools/launch/job.h"
 #include "tools/launch/process.h"
-#include "tools/repl/prompt.h"
-#include "tools/repl/reference.h"
-#include "troupe/launch.h"
-#include "troupe/stop.h"
-#include "troupe/stop_request.h"
+#include "tools/repl/api/reference.h"
+#include "tools/repl/terminal/prompt.h"
+#include "troupe/cluster/launch.h"
+#include "troupe/launch/stop.h"
+#include "troupe/launch/stop_request.h"
 
 namespace troupe::repl {
 namespace {

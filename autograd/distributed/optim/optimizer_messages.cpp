@@ -14,7 +14,7 @@
 #include "autograd/distributed/optim/parameter_pieces.h"
 #include "core/base/shown.h"
 #include "core/graph/copy_on_write.h"
-#include "data/safetensors.h"
+#include "data/formats/safetensors.h"
 #include "nn/module_registry.h"
 #include "optim/optim.h"
 

@@ -97,7 +97,7 @@ class SocketConnection final : public Connection,
   bool misused(const Error& e);
   bool may_be_offered() const;
   void take_ring();
-  bool register_doorbell(Fd bell, std::string& why);
+  bool register_doorbell(Descriptor bell, std::string& why);
   void take_arena();
   void answer(FrameKind kind, bool accepted, const std::string& why);
   void ring_answered(bool accepted);
@@ -148,7 +148,7 @@ class SocketConnection final : public Connection,
   SentCounts sent_{};
   std::string why_no_loan_;
   std::unique_ptr<SharedRing> out_;                // offered, and not declined
-  Fd bell_out_;                                    // of its reader
+  Descriptor bell_out_;                            // of its reader
   std::optional<RingWriter> ring_writer_;          // accepted
   std::shared_ptr<ExportedBlocks> exported_;       // offered, and not declined
   std::atomic<ExportedBlocks*> exports_{nullptr};  // exported_, accepted
@@ -159,7 +159,7 @@ class SocketConnection final : public Connection,
   uint32_t expected_ = 0;  // number of the next message
   Passed passed_;          // came with an offer
   std::unique_ptr<SharedRing> in_;
-  Fd bell_in_;                             // rings in the delivery thread
+  Descriptor bell_in_;                     // rings in the delivery thread
   std::optional<RingReader> ring_reader_;  // stays once it is there
   std::optional<ReadFrame> held_;          // from the ring: those before it come by the socket
   std::atomic<bool> has_ring_{false};      // ring_reader_ is there

@@ -35,12 +35,12 @@ constexpr size_t kParts = 8;          // buffers of a message that goes by the r
 void SocketConnection::offer_memory() {
   if (!queue_.empty() || !same_host_) return;
   if (!core_->limits().arena_bytes) why_no_loan_ = "shared memory is switched off (TROUPE_SHARED_MEMORY)";
-  const auto offer = [&](FrameKind kind, const Fd& memory, const Fd& bell) {
+  const auto offer = [&](FrameKind kind, const Descriptor& memory, const Descriptor& bell) {
     return send_with(stream_.fd(), encode_prefix({.kind = kind}), memory, bell);
   };
   if (core_->limits().ring_bytes) {
     auto ring = SharedRing::make(core_->limits().ring_bytes);
-    Fd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    Descriptor bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (ring && bell && offer(FrameKind::ring_offer, ring->fd(), bell)) {
       ring->fd().reset();
       out_ = std::move(ring);
@@ -55,8 +55,8 @@ void SocketConnection::offer_arena() {
   std::shared_ptr<ExportedBlocks> exported;
   if (open_cpu_arena(core_->limits().arena_bytes, why))
     exported = ExportedBlocks::create(core_->limits().queue_bytes, why);
-  Fd arena;
-  if (exported) arena = Fd(::fcntl(Arena::of_process()->descriptor(), F_DUPFD_CLOEXEC, 0));
+  Descriptor arena;
+  if (exported) arena = Descriptor(::fcntl(Arena::of_process()->descriptor(), F_DUPFD_CLOEXEC, 0));
   if (exported && !arena) why = errno_text(errno);
   if (!arena) {
     why_no_loan_ = "the system gives no shared memory: " + why;
@@ -188,7 +188,7 @@ void SocketConnection::take_ring() {
 }
 
 // Each ring wakes the delivery thread once; nothing is ever read from the bell.
-bool SocketConnection::register_doorbell(Fd bell, std::string& why) {
+bool SocketConnection::register_doorbell(Descriptor bell, std::string& why) {
   std::lock_guard lock(mutex_);
   if (state_ == State::closed) return why = "the connection is closed", false;
   try {

@@ -166,7 +166,7 @@ void Connector::detach() {
   if (retry_timer_) loop.cancel(std::exchange(retry_timer_, 0));
   if (ended_ && deadline_timer_) loop.cancel(std::exchange(deadline_timer_, 0));
   if (const auto link = std::exchange(link_, nullptr)) link->abandon();
-  fd_ = Fd();
+  fd_ = Descriptor();
 }
 
 }  // namespace troupe::internal::net

@@ -35,7 +35,7 @@ class Connector : public std::enable_shared_from_this<Connector> {
   Duration backoff_;
   std::vector<SockAddr> candidates_;
   size_t next_ = 0;
-  Fd fd_;
+  Descriptor fd_;
   uint64_t watch_ = 0, attempt_timer_ = 0, deadline_timer_ = 0, retry_timer_ = 0;
   uint64_t attempt_ = 0;  // number of the running one: late answers of name servers are not for the next
   std::shared_ptr<HandshakeLink> link_;

@@ -8,8 +8,8 @@
 
 namespace troupe::internal::net {
 
-HandshakeLink::HandshakeLink(std::shared_ptr<Reactor> core, Fd fd, Handshake::Role role, TimePoint deadline,
-                             std::string host)
+HandshakeLink::HandshakeLink(std::shared_ptr<Reactor> core, Descriptor fd, Handshake::Role role,
+                             TimePoint deadline, std::string host)
     : core_(std::move(core)),
       role_(role),
       host_(std::move(host)),

@@ -23,7 +23,7 @@ class HandshakeLink : public std::enable_shared_from_this<HandshakeLink> {
   using Failed = std::function<void(const Failure&)>;
 
   /// `host`: of a connector's address.
-  HandshakeLink(std::shared_ptr<Reactor> core, Fd fd, Handshake::Role role, TimePoint deadline,
+  HandshakeLink(std::shared_ptr<Reactor> core, Descriptor fd, Handshake::Role role, TimePoint deadline,
                 std::string host = "");
   /// Exactly one of the two is called, once, unless abandon() comes first.
   void start(Done done, Failed failed);

@@ -63,12 +63,12 @@ void ListenPoint::on_acceptable() {
 }
 
 bool ListenPoint::accept_one() {
-  Fd fd;
+  Descriptor fd;
   int error;
   {
     std::lock_guard lock(mutex_);
     if (!fd_) return false;
-    fd = Fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    fd = Descriptor(::accept4(fd_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     error = errno;
   }
   if (fd) {
@@ -99,7 +99,7 @@ void ListenPoint::pause(Duration time) {
   });
 }
 
-void ListenPoint::begin(Fd fd) {
+void ListenPoint::begin(Descriptor fd) {
   const uint64_t number = next_number_++;
   const auto from = peer_text(fd.get());
   const std::string text = from.starts_with("tcp:") ? from : address_.str();

@@ -28,7 +28,7 @@ class ListenPoint : public std::enable_shared_from_this<ListenPoint> {
  private:
   void on_acceptable();
   bool accept_one();
-  void begin(Fd fd);
+  void begin(Descriptor fd);
   void ended(uint64_t number);
   void refused(const std::string& from, const HandshakeLink::Failure& failure);
   void pause(Duration time);
@@ -38,7 +38,7 @@ class ListenPoint : public std::enable_shared_from_this<ListenPoint> {
   std::shared_ptr<Reactor> core_;
   Address address_;
   internal::Mutex mutex_;  // of fd_ and watch_
-  Fd fd_;
+  Descriptor fd_;
   uint64_t watch_ = 0;
   dev_t device_ = 0;  // of the socket file, so that only ours is removed
   ino_t inode_ = 0;

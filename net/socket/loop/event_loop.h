@@ -12,7 +12,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/mutex.h"
-#include "net/socket/loop/fd.h"
+#include "net/socket/loop/sockets.h"
 
 namespace troupe::internal::net {
 
@@ -56,7 +56,7 @@ class EventLoop {
   int run_timers();
   void wake();
 
-  Fd epoll_, event_;
+  Descriptor epoll_, event_;
   std::function<bool()> idle_;
   internal::Mutex mutex_;
   std::vector<Task> tasks_;

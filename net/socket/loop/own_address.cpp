@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "net/socket/loop/fd.h"
+#include "net/socket/loop/sockets.h"
 
 namespace troupe::internal::net {
 namespace {
@@ -51,7 +51,7 @@ OwnAddress own_address_towards(const std::string& address, Duration limit) {
     if (!hosts.empty()) return {"0.0.0.0", std::move(hosts)};
   }
   for (const SockAddr& to : resolved.found) {
-    const Fd fd(::socket(to.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));  // connecting it sends nothing
+    const Descriptor fd(::socket(to.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));  // connecting it sends nothing
     SockAddr from;
     from.size = sizeof from.storage;
     if (!fd || ::connect(fd.get(), to.get(), to.size) != 0 ||

@@ -19,14 +19,14 @@ constexpr size_t kPart = 32;  // a view of less than this part of its block woul
 
 static_assert(ExportTable::kSlots < (size_t{1} << (64 - ExportPlace::kOffsetBits)));
 
-bool has_hung_up(const Fd& pipe) {
+bool has_hung_up(const Descriptor& pipe) {
   pollfd p{pipe.get(), 0, 0};
   return ::poll(&p, 1, 0) == 1 && p.revents & POLLHUP;
 }
 
 }  // namespace
 
-std::shared_ptr<ExportTable> ExportTable::map(const Fd& fd) {
+std::shared_ptr<ExportTable> ExportTable::map(const Descriptor& fd) {
   void* p = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (p == MAP_FAILED) return nullptr;
   return std::shared_ptr<ExportTable>(new ExportTable(static_cast<std::atomic<uint32_t>*>(p)));
@@ -34,8 +34,8 @@ std::shared_ptr<ExportTable> ExportTable::map(const Fd& fd) {
 
 ExportTable::~ExportTable() { ::munmap(words_, kBytes); }
 
-ExportedBlocks::ExportedBlocks(std::shared_ptr<ExportTable> table, Fd table_fd, Fd lease, Fd receivers_lease,
-                               size_t most)
+ExportedBlocks::ExportedBlocks(std::shared_ptr<ExportTable> table, Descriptor table_fd, Descriptor lease,
+                               Descriptor receivers_lease, size_t most)
     : table_(std::move(table)),
       table_fd_(std::move(table_fd)),
       lease_(std::move(lease)),
@@ -44,10 +44,10 @@ ExportedBlocks::ExportedBlocks(std::shared_ptr<ExportTable> table, Fd table_fd, 
 
 std::shared_ptr<ExportedBlocks> ExportedBlocks::create(size_t most, std::string& why) {
   if (!Arena::of_process()) return why = "this process has no arena", nullptr;
-  Fd fd = make_shared_memory("troupe-exports", ExportTable::kBytes);
+  Descriptor fd = make_shared_memory("troupe-exports", ExportTable::kBytes);
   std::array<int, 2> ends{};
   if (!fd || ::pipe2(ends.data(), O_CLOEXEC) != 0) return why = errno_text(errno), nullptr;
-  Fd lease(ends[0]), receivers(ends[1]);
+  Descriptor lease(ends[0]), receivers(ends[1]);
   auto table = ExportTable::map(fd);
   if (!table) return why = errno_text(errno), nullptr;
   std::shared_ptr<ExportedBlocks> made(

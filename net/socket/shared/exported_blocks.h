@@ -20,7 +20,7 @@
 #include "core/base/mutex.h"
 #include "core/memory/lent.h"
 #include "net/message.h"
-#include "net/socket/loop/fd.h"
+#include "net/socket/loop/sockets.h"
 
 namespace troupe::internal::net {
 
@@ -30,7 +30,7 @@ class ExportTable {
   static constexpr size_t kSlots = 4096;
   static constexpr size_t kBytes = kSlots * sizeof(std::atomic<uint32_t>);
   /// Null if it cannot be mapped.
-  static std::shared_ptr<ExportTable> map(const Fd& fd);
+  static std::shared_ptr<ExportTable> map(const Descriptor& fd);
   ~ExportTable();
   ExportTable(const ExportTable&) = delete;
   std::atomic<uint32_t>& at(size_t slot) { return words_[slot]; }
@@ -58,8 +58,8 @@ class ExportedBlocks final : public Lender {
   /// The receiver has at most `most` bytes at a time. Null, with the reason in `why`, where there is no arena
   /// or the system does not give the rest.
   static std::shared_ptr<ExportedBlocks> create(size_t most, std::string& why);
-  const Fd& table() const { return table_fd_; }
-  Fd& lease() { return receivers_lease_; }  ///< to be sent, and then closed here
+  const Descriptor& table() const { return table_fd_; }
+  Descriptor& lease() { return receivers_lease_; }  ///< to be sent, and then closed here
 
   /// Whether the bytes of `b` can be shown as they are: in the arena, aligned, and much of what would be
   /// kept.
@@ -76,14 +76,15 @@ class ExportedBlocks final : public Lender {
   size_t lent_bytes() const override;
 
  private:
-  ExportedBlocks(std::shared_ptr<ExportTable> table, Fd table_fd, Fd lease, Fd receivers_lease, size_t most);
+  ExportedBlocks(std::shared_ptr<ExportTable> table, Descriptor table_fd, Descriptor lease,
+                 Descriptor receivers_lease, size_t most);
   using Storages = std::vector<Ref<Storage>>;
   void sweep(Storages& over);
   bool fits(size_t size, Storages& over);
 
   const std::shared_ptr<ExportTable> table_;
-  const Fd table_fd_, lease_;
-  Fd receivers_lease_;
+  const Descriptor table_fd_, lease_;
+  Descriptor receivers_lease_;
   const size_t most_;
   mutable internal::Mutex mutex_;
   std::vector<uint32_t> free_, out_;  // slots, of those that have been used

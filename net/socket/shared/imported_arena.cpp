@@ -20,7 +20,7 @@ namespace troupe::internal::net {
 
 class ImportedArena::Mapping final : public Lender, public std::enable_shared_from_this<Mapping> {
  public:
-  Mapping(std::byte* base, size_t bytes, std::shared_ptr<ExportTable> table, Fd lease)
+  Mapping(std::byte* base, size_t bytes, std::shared_ptr<ExportTable> table, Descriptor lease)
       : base_(base), bytes_(bytes), table_(std::move(table)), lease_(std::move(lease)) {
     std::lock_guard lock(all().mutex);
     all().mappings.push_back(this);
@@ -181,15 +181,15 @@ class ImportedArena::Mapping final : public Lender, public std::enable_shared_fr
   const size_t bytes_;
   mutable internal::Mutex mutex_;
   std::shared_ptr<ExportTable> table_;  // null: detached
-  Fd lease_;
+  Descriptor lease_;
   std::vector<Held> held_;  // by slot
   std::vector<Run> runs_;   // once detached
   bool ended_ = false;
   ForkCopies copies_;  // while a fork() is in progress
 };
 
-std::unique_ptr<ImportedArena> ImportedArena::open(const Fd& arena, const Fd& table, Fd lease, size_t most,
-                                                   std::string& why) {
+std::unique_ptr<ImportedArena> ImportedArena::open(const Descriptor& arena, const Descriptor& table,
+                                                   Descriptor lease, size_t most, std::string& why) {
   const size_t size = shared_memory_size(arena, why);
   if (!size) return nullptr;
   if (size > most || size % kPageBytes != 0)

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "core/memory/storage.h"
-#include "net/socket/loop/fd.h"
+#include "net/socket/loop/sockets.h"
 
 namespace troupe::internal::net {
 
@@ -14,8 +14,8 @@ class ImportedArena {
  public:
   /// Null, with the reason in `why`, if the descriptors are not what they should be, or the arena has more
   /// than `most` bytes.
-  static std::unique_ptr<ImportedArena> open(const Fd& arena, const Fd& table, Fd lease, size_t most,
-                                             std::string& why);
+  static std::unique_ptr<ImportedArena> open(const Descriptor& arena, const Descriptor& table,
+                                             Descriptor lease, size_t most, std::string& why);
   ~ImportedArena();  ///< as detach()
 
   /// The bytes at a place, which are let go of with their storage. Throws `invalid` if it is none.

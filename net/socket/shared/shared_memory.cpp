@@ -16,15 +16,15 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
 }  // namespace
 
-Fd make_shared_memory(const char* name, size_t bytes) {
-  Fd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+Descriptor make_shared_memory(const char* name, size_t bytes) {
+  Descriptor fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd || ::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0 ||
       ::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0)
     fd.reset();
   return fd;
 }
 
-size_t shared_memory_size(const Fd& fd, std::string& why) {
+size_t shared_memory_size(const Descriptor& fd, std::string& why) {
   struct stat info {};
   const int seals = ::fcntl(fd.get(), F_GET_SEALS);
   if (::fstat(fd.get(), &info) != 0 || seals < 0) return why = "it is no shared memory", 0;
@@ -33,8 +33,8 @@ size_t shared_memory_size(const Fd& fd, std::string& why) {
   return static_cast<size_t>(info.st_size);
 }
 
-bool send_with(int socket, std::span<const std::byte> bytes, const Fd& first, const Fd& second,
-               const Fd& third) {
+bool send_with(int socket, std::span<const std::byte> bytes, const Descriptor& first,
+               const Descriptor& second, const Descriptor& third) {
   iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
   const std::array<int, 3> numbers{first.get(), second.get(), third.get()};
   const size_t size = (third ? 3 : second ? 2 : 1) * sizeof(int);
@@ -59,7 +59,7 @@ Passed passed_with(msghdr& m) {
     for (size_t at = CMSG_LEN(0); at + sizeof(int) <= c->cmsg_len; at += sizeof(int)) {
       int fd;
       std::memcpy(&fd, reinterpret_cast<const char*>(c) + at, sizeof fd);
-      Fd taken(fd);
+      Descriptor taken(fd);
       if (!passed.first)
         passed.first = std::move(taken);
       else if (!passed.second)

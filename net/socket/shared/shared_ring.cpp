@@ -18,7 +18,7 @@ constexpr size_t kControlBytes = 4096;  // of the control block; the data begin 
 
 std::unique_ptr<SharedRing> SharedRing::make(size_t capacity) {
   capacity = std::bit_ceil(std::max(capacity, kControlBytes));
-  Fd fd = make_shared_memory("troupe-ring", kControlBytes + capacity);
+  Descriptor fd = make_shared_memory("troupe-ring", kControlBytes + capacity);
   if (!fd) return nullptr;
   auto ring = std::unique_ptr<SharedRing>(new SharedRing);
   if (!ring->map(fd.get(), capacity)) return nullptr;
@@ -26,7 +26,7 @@ std::unique_ptr<SharedRing> SharedRing::make(size_t capacity) {
   return ring;
 }
 
-std::unique_ptr<SharedRing> SharedRing::open(const Fd& fd, size_t most, std::string& why) {
+std::unique_ptr<SharedRing> SharedRing::open(const Descriptor& fd, size_t most, std::string& why) {
   const size_t size = shared_memory_size(fd, why);
   if (!size) return nullptr;
   if (size < 2 * kControlBytes || size - kControlBytes > most || !std::has_single_bit(size - kControlBytes))

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "net/socket/loop/fd.h"
+#include "net/socket/loop/sockets.h"
 #include "net/socket/shared/ring.h"
 
 namespace troupe::internal::net {
@@ -17,19 +17,19 @@ class SharedRing {
   /// Maps what another process made. Null, with the reason in `why`, if it is no such memory: it has another
   /// form, more than `most` bytes, or could be made smaller later, which would kill this process when it
   /// reads there.
-  static std::unique_ptr<SharedRing> open(const Fd& fd, size_t most, std::string& why);
+  static std::unique_ptr<SharedRing> open(const Descriptor& fd, size_t most, std::string& why);
   ~SharedRing();
   SharedRing(const SharedRing&) = delete;
 
   const RingMemory& memory() const { return memory_; }
   /// What open() takes, until it is let go of; of a ring that was made here.
-  Fd& fd() { return fd_; }
+  Descriptor& fd() { return fd_; }
 
  private:
   SharedRing() = default;
   bool map(int fd, size_t capacity);
   RingMemory memory_;
-  Fd fd_;
+  Descriptor fd_;
 };
 
 }  // namespace troupe::internal::net

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "net/socket/loop/fd.h"
+#include "net/socket/loop/sockets.h"
 #include "net/socket/stream/tls.h"
 
 namespace troupe::internal::net {
@@ -16,7 +16,7 @@ namespace troupe::internal::net {
 class Stream {
  public:
   Stream() = default;
-  explicit Stream(Fd fd) : fd_(std::move(fd)) {}
+  explicit Stream(Descriptor fd) : fd_(std::move(fd)) {}
 
   int fd() const { return fd_.get(); }
   explicit operator bool() const { return static_cast<bool>(fd_); }
@@ -47,7 +47,7 @@ class Stream {
   }
 
  private:
-  Fd fd_;
+  Descriptor fd_;
   std::unique_ptr<TlsLink> tls_;
 };
 

@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "net/socket/loop/fd.h"
+#include "net/socket/loop/sockets.h"
 #include "net/socket/stream/certificate.h"
 
 namespace troupe::internal::net {

@@ -223,71 +223,94 @@ Packed pack(const Tensors& tensors, const Compression& how, Tensors* residual) {
   return out;
 }
 
-Tensors unpack(Packed packed, const std::vector<Whole>& wholes) {
-  if (packed.forms.empty()) return std::move(packed.parts);
-  NoGradGuard guard;
-  size_t tensor = 0, at = 0;
-  const auto check = [&](bool good, const char* what) {
+namespace {
+
+class Unpacker {
+ public:
+  Unpacker(Packed packed, const std::vector<Whole>& wholes) : packed_(std::move(packed)), wholes_(wholes) {}
+
+  Tensors all() {
+    check(packed_.forms.size() == wholes_.size(), "another number of tensors was packed");
+    Tensors out;
+    for (; tensor_ < wholes_.size(); ++tensor_) out.push_back(next());
+    check(at_ == packed_.parts.size(), "there are more parts");
+    return out;
+  }
+
+ private:
+  void check(bool good, const char* what) const {
     if (!good)
       throw_invalid(
-          fmt::format("[compression] tensor {} of {} does not unpack: {}", tensor, wholes.size(), what));
-  };
-  const auto part = [&](DType dtype, int64_t n, const char* what) {
-    check(at < packed.parts.size(), "a part is missing");
-    const Tensor& t = packed.parts[at++];
+          fmt::format("[compression] tensor {} of {} does not unpack: {}", tensor_, wholes_.size(), what));
+  }
+  Tensor part() {
+    check(at_ < packed_.parts.size(), "a part is missing");
+    return packed_.parts[at_++];
+  }
+  Tensor part(DType dtype, int64_t n, const char* what) {
+    const Tensor t = part();
     check(t.defined() && t.dtype() == dtype && t.dim() == 1 && t.numel() == n, what);
     return t.contiguous_data();
-  };
-  check(packed.forms.size() == wholes.size(), "another number of tensors was packed");
-  Tensors out;
-  for (; tensor < wholes.size(); ++tensor) {
-    const auto& [dtype, shape] = wholes[tensor];
-    const int64_t n = shape.numel();
-    check(at < packed.parts.size(), "a part is missing");
-    const Tensor first = packed.parts[at];
-    switch (static_cast<PackedForm>(packed.forms[tensor])) {
-      case PackedForm::plain:
-        ++at;
-        out.push_back(first);
-        break;
-      case PackedForm::half:
-        ++at;
-        check(first.defined() && is_half(first.dtype()) && first.shape() == shape,
-              "expected bfloat16 or float16 of its shape");
-        out.push_back(ops::to(first, dtype));
-        break;
-      case PackedForm::top: {
-        check(at + 1 < packed.parts.size() && packed.parts[at + 1].defined(), "a part is missing");
-        const int64_t k = packed.parts[at + 1].numel();
-        const Tensor places = part(int64, (k + 1) / 2, "expected two places in each int64"),
-                     values = part(dtype, k, "expected elements of its dtype");
-        Tensor whole = zeros(shape, dtype);
-        const auto place = [&](int64_t j) {
-          return static_cast<int64_t>(static_cast<uint64_t>(places.data<int64_t>()[j / 2]) >> (32 * (j % 2)) &
-                                      0xffffffffu);
-        };
-        for (int64_t j = 0; j < k; ++j)
-          check(place(j) < n && (j == 0 || place(j - 1) < place(j)), "places out of range or order");
-        with_type(whole, [&]<class T>(T) {
-          for (int64_t j = 0; j < k; ++j) whole.data<T>()[place(j)] = values.data<T>()[j];
-        });
-        out.push_back(std::move(whole));
-        break;
-      }
-      case PackedForm::signs: {
-        const Tensor signs = part(int64, words(n), "expected a sign for each element"),
-                     means = part(dtype, 2, "expected two means");
-        Tensor whole = empty(shape, dtype);
-        with_type(whole, [&]<class T>(T) { put_signs<T>(signs, means, whole); });
-        out.push_back(std::move(whole));
-        break;
-      }
-      default:
-        check(false, "there is no such form");
-    }
   }
-  check(at == packed.parts.size(), "there are more parts");
-  return out;
+
+  Tensor next() {
+    switch (static_cast<PackedForm>(packed_.forms[tensor_])) {
+      case PackedForm::plain:
+        return part();
+      case PackedForm::half:
+        return half();
+      case PackedForm::top:
+        return top();
+      case PackedForm::signs:
+        return signs();
+    }
+    check(false, "there is no such form");
+    return {};
+  }
+  Tensor half() {
+    const Tensor t = part();
+    check(t.defined() && is_half(t.dtype()) && t.shape() == wholes_[tensor_].shape,
+          "expected bfloat16 or float16 of its shape");
+    return ops::to(t, wholes_[tensor_].dtype);
+  }
+  Tensor top() {
+    const auto& [dtype, shape] = wholes_[tensor_];
+    check(at_ + 1 < packed_.parts.size() && packed_.parts[at_ + 1].defined(), "a part is missing");
+    const int64_t k = packed_.parts[at_ + 1].numel();
+    const Tensor places = part(int64, (k + 1) / 2, "expected two places in each int64"),
+                 values = part(dtype, k, "expected elements of its dtype");
+    Tensor whole = zeros(shape, dtype);
+    const auto place = [&](int64_t j) {
+      return static_cast<int64_t>(static_cast<uint64_t>(places.data<int64_t>()[j / 2]) >> (32 * (j % 2)) &
+                                  0xffffffffu);
+    };
+    for (int64_t j = 0; j < k; ++j)
+      check(place(j) < shape.numel() && (j == 0 || place(j - 1) < place(j)), "places out of range or order");
+    with_type(whole, [&]<class T>(T) {
+      for (int64_t j = 0; j < k; ++j) whole.data<T>()[place(j)] = values.data<T>()[j];
+    });
+    return whole;
+  }
+  Tensor signs() {
+    const auto& [dtype, shape] = wholes_[tensor_];
+    const Tensor signs = part(int64, words(shape.numel()), "expected a sign for each element"),
+                 means = part(dtype, 2, "expected two means");
+    Tensor whole = empty(shape, dtype);
+    with_type(whole, [&]<class T>(T) { put_signs<T>(signs, means, whole); });
+    return whole;
+  }
+
+  const Packed packed_;
+  const std::vector<Whole>& wholes_;
+  size_t tensor_ = 0, at_ = 0;  // of the wholes, of the parts
+};
+
+}  // namespace
+
+Tensors unpack(Packed packed, const std::vector<Whole>& wholes) {
+  if (packed.forms.empty()) return std::move(packed.parts);
+  const NoGradGuard guard;
+  return Unpacker(std::move(packed), wholes).all();
 }
 
 }  // namespace troupe::parallel

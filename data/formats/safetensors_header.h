@@ -1,0 +1,23 @@
+// The JSON header of a safetensors file, read strictly.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/formats/safetensors.h"
+
+namespace troupe::datasets::detail {
+
+struct SafetensorsHeader {
+  std::vector<SafetensorsEntry> entries;  ///< sorted by begin, which counts from the end of the header
+  std::vector<uint32_t> by_name;          ///< their numbers, sorted by name
+  std::map<std::string, std::string> metadata;
+};
+
+/// Throws `invalid` with a text that starts with `where`, the file's name.
+SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t data_bytes,
+                                           const std::string& where);
+
+}  // namespace troupe::datasets::detail

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""What a reader has to hold in mind, counted: long classes and functions, files that include each other, objects that belong to a
+thread or are never freed, keys that are strings. The counts may only fall: who lowers one lowers its limit here.
+
+    house.py           checks the counts
+    house.py --list    also shows what was counted
+"""
+import collections, pathlib, re, sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LAYERS = ("core", "ops", "autograd", "nn", "optim", "net", "actors", "rref", "collective", "parallel", "data", "script", "troupe", "tools")
+LIMITS = {
+    "classes of more than 200 lines": 3,
+    "functions of more than 60 lines": 8,
+    "pairs of files that include each other": 12,
+    "objects of a thread": 28,
+    "singletons that are never freed": 12,
+    "attachments by string": 0,
+    "lines": 0,
+}
+START = re.compile(r"^(?:template\s*<[^;{]*>\s*)?(?:class|struct)\s+(?:\[\[\w+\]\]\s*)?((?:\w+::)*\w+)(?:\s+final)?\s*(?::[^;{]*)?\{", re.M)
+
+
+def blank(text):
+    """The text with comments and literals as spaces, so that braces count."""
+    def same_lines(m):
+        return re.sub(r"[^\n]", " ", m.group(0))
+    return re.sub(r'^#[^\n]*|//[^\n]*|/\*.*?\*/|R"\((?:.|\n)*?\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'', same_lines, text, flags=re.S | re.M)
+
+
+def end_of(text, brace):
+    """Behind the brace that closes the one there."""
+    depth = 0
+    for m in re.compile(r"[{}]").finditer(text, brace):
+        depth += 1 if m.group() == "{" else -1
+        if not depth:
+            return m.end()
+    return len(text)
+
+
+files = {p.relative_to(ROOT).as_posix(): p.read_text() for layer in LAYERS for p in sorted((ROOT / layer).rglob("*"))
+         if p.suffix in (".h", ".cpp", ".cu", ".cuh")}
+blanked = {path: blank(text) for path, text in files.items()}
+found = {what: [] for what in LIMITS}
+
+
+def lines_of_classes():
+    sizes = collections.Counter()
+    for path, text in blanked.items():
+        folder = path.rsplit("/", 1)[0]
+        for m in START.finditer(text):
+            sizes[folder, m.group(1)] += text.count("\n", m.start(), end_of(text, m.end() - 1)) + 1
+    for (folder, name), size in sizes.items():
+        if size > 200:
+            found["classes of more than 200 lines"].append((size, f"{folder}: {name}"))
+
+
+def lines_of_functions():
+    """What stands between the last statement or brace and a brace, and has parentheses, is a function's head."""
+    for path, text in blanked.items():
+        seen = last = 0
+        for m in re.finditer(r"[;{}]", text):
+            head, last = text[last:m.start()], m.end()
+            if m.group() != "{" or m.start() < seen or "(" not in head:
+                continue
+            head = re.sub(r"(?s)^template\s*<.*?>\s*(?=class|struct|requires|\w)", "", head.strip().rsplit("\n\n", 1)[-1])
+            if re.match(r"(?:namespace|class|struct|enum|if|for|while|switch|else|return|CAF_)\b", head) or "=" in head.split("(")[0]:
+                continue
+            end = seen = end_of(text, m.start())
+            size = text.count("\n", m.start() - len(head), end) + 1
+            if size > 60:
+                found["functions of more than 60 lines"].append((size, f"{path}: {head.splitlines()[0][:90]}"))
+
+
+def pairs():
+    edges = collections.defaultdict(set)
+    for path, text in files.items():
+        for other in re.findall(r'^#include "([^"]+)"', text, re.M):
+            a, b = path.rsplit(".", 1)[0], other.rsplit(".", 1)[0]
+            if a != b and other in files:
+                edges[a].add(b)
+    for a in sorted(edges):
+        for b in sorted(edges[a]):
+            if a < b and a in edges[b]:
+                found["pairs of files that include each other"].append((1, f"{a}  {b}"))
+
+
+def by_line():
+    for path, text in files.items():
+        found["lines"].append((text.count("\n"), path))
+        for number, code in enumerate(blanked[path].splitlines(), 1):
+            if re.search(r"\bthread_local\b", code):
+                found["objects of a thread"].append((1, f"{path}:{number}"))
+            if re.search(r"\bstatic\b[^=;]*=\s*\*?\s*new\b|\bstatic\b.*\{\s*\*?new\b", code):
+                found["singletons that are never freed"].append((1, f"{path}:{number}"))
+            if re.search(r"\battachments\(\)|\bstd::any\b|any_cast<", code):
+                found["attachments by string"].append((1, f"{path}:{number}"))
+
+
+lines_of_classes(), lines_of_functions(), pairs(), by_line()
+if __name__ == "__main__":
+    for what in LIMITS:
+        n = sum(size for size, _ in found[what]) if what == "lines" else len(found[what])
+        print(f"{n:7} {what}")
+        if "--list" in sys.argv and what != "lines":
+            for size, where in sorted(found[what], reverse=True):
+                print(f"        {size:5} {where}")

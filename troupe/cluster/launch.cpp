@@ -1,0 +1,311 @@
+#include "troupe/cluster/launch.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+#include "core/base/fork.h"
+#include "core/base/log.h"
+#include "core/base/mutex.h"
+#include "core/base/out_of_memory.h"
+#include "core/base/standard_output.h"
+#include "core/base/thread.h"
+#include "net/rendezvous.h"
+#include "ops/environment.h"
+#include "troupe/checkpoint/checkpoints.h"
+#include "troupe/checkpoint/job_messages.h"
+#include "troupe/checkpoint/rehearsal.h"
+#include "troupe/cluster/end_watch.h"
+#include "troupe/launch/stop.h"
+#include "troupe/launch/stop_request.h"
+
+namespace troupe {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+// Takes SIGINT and SIGTERM on a thread of its own while it is alive. Made before any other thread, so that
+// all of them leave the signals to it.
+class Signals {
+ public:
+  Signals() {
+    sigemptyset(&set_);
+    for (int s : {SIGINT, SIGTERM, SIGUSR2}) sigaddset(&set_, s);
+    pthread_sigmask(SIG_BLOCK, &set_, &before_);
+    try {
+      thread_ = start_thread("launch", [this] { loop(); });
+    } catch (...) {
+      pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+      throw;
+    }
+  }
+  ~Signals() {
+    ending_ = true;
+    pthread_kill(thread_.native_handle(), SIGUSR2);
+    thread_.join();
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  /// Called on the first signal, at once if it came already.
+  void on_signal(std::function<void()> f) {
+    std::lock_guard lock(mutex_);
+    f_ = std::move(f);
+    if (received_ && f_) f_();
+  }
+  /// The signal that came, or 0.
+  int received() const { return received_; }
+  /// The program ends by itself, and kSameRequest is heeded.
+  void granted(bool yes) { granted_ = yes; }
+
+ private:
+  void loop() {
+    for (;;) {
+      int signal = 0;
+      sigwait(&set_, &signal);
+      if (signal == SIGUSR2) {
+        if (ending_) return;
+        continue;
+      }
+      if (received_ && granted_ && SteadyClock::now() - first_ < internal::kSameRequest) continue;
+      if (received_) _exit(128 + signal);
+      first_ = SteadyClock::now();
+      std::lock_guard lock(mutex_);
+      received_ = signal;
+      if (f_) f_();
+    }
+  }
+  sigset_t set_{}, before_{};
+  std::atomic<bool> ending_{false}, granted_{false};
+  std::atomic<int> received_{0};
+  SteadyClock::time_point first_{};  // of the thread
+  internal::Mutex mutex_;
+  std::function<void()> f_;
+  std::thread thread_;
+};
+
+// Its worker, once that is known. Threads may end the process after its last destructor.
+std::string& process_name = *new std::string("troupe");
+
+void complain(const std::string& who, const char* text) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "%s: error: %s\n", who.c_str(), text);
+}
+
+// Of the exception that is being handled, which is `e`.
+int code_of(const Error& e) {
+  try {
+    throw;
+  } catch (const CheckpointRefused&) {
+    return kExitCheckpoint;
+  } catch (...) {
+    return e.kind() == ErrorKind::disconnected ? kExitPeerLost : kExitFailed;
+  }
+}
+
+int drive(Cluster& cluster, Signals& signals, EndWatch& watch, const std::function<void(Cluster&)>& driver,
+          Duration shutdown_timeout) {
+  int code = 0;
+  std::atomic<bool> interrupted{false};
+  signals.on_signal([&] {
+    signals.granted(internal::ask_to_stop(signals.received(), "w0"));
+    if (internal::stop_asked()) return;
+    interrupted = true;
+    cluster.worker().interrupt("[launch] interrupted");
+    watch.driver_interrupted();
+  });
+  try {
+    try {
+      driver(cluster);
+    } catch (const internal::RehearsalEnd&) {  // of its job
+    }
+    end_refused_child("the end of the driver's function");  // it has nothing to say for its parent
+    flush_output();
+    internal::net::say_done();
+    if (!interrupted) cluster.shutdown({.timeout = shutdown_timeout});
+  } catch (const internal::StopEnd&) {  // of its job
+    internal::net::say_done();
+  } catch (...) {
+    const Error e = current_error();
+    if (in_refused_child()) complain("w0", e.what());
+    end_refused_child("the end of the driver's function");
+    // After a signal other errors are its consequences. Not a shutdown's: other workers that were told to end
+    // with it may have made `troupe run` send the signal.
+    if (!interrupted || e.kind() == ErrorKind::deadline) complain("w0", e.what());
+    code = code_of(e);
+  }
+  signals.on_signal(nullptr);
+  if (interrupted)
+    code = 128 + signals.received();
+  else if (code == 0 && internal::stop_asked())
+    code = 128 + internal::stop_asked();
+  cluster.set_exit_code(code);
+  watch.driver_returned();
+  try {
+    cluster.shutdown({.graceful = false, .timeout = shutdown_timeout});  // if it has not been
+  } catch (const Error& e) {
+    complain("w0", e.what());
+  }
+  return code;
+}
+
+}  // namespace
+
+namespace {
+
+constexpr size_t kRoom = 64;       // MiB
+constexpr size_t kThreadRoom = 8;  // of a stack, as `ulimit -s` has it mostly
+
+// Below this, whatever needs the next bytes fails, on threads where nothing can be done about it, and in
+// libraries that do not look (oneDNN, when it makes code; glibc, when a thread's variables are destroyed).
+void check_room(size_t mib) {
+  void* room = mmap(nullptr, mib << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED)
+    throw_error(ErrorKind::failed, "[launch] less than " + std::to_string(mib) +
+                                       " MiB of address space are left to this process: ulimit -v says how "
+                                       "much it may have");
+  munmap(room, mib << 20);
+}
+
+// Before the threads of a cluster start: those of its pool, and some more.
+void check_room_for_threads() { check_room(kRoom + kThreadRoom * (static_cast<size_t>(usable_cores()) + 8)); }
+
+constexpr WorkerId kDriverWorker = 0;
+
+int launch_with(Signals& signals, internal::actors::TypeRegistry hosting,
+                const std::function<void(Cluster&)>& driver, ClusterOptions options) {
+  signals.on_signal([&] { _exit(128 + signals.received()); });  // until there is something to end in order
+  std::optional<LaunchEnvironment> environment;
+  int alone = 0;
+  try {
+    environment = LaunchEnvironment::read();
+    if (!environment) alone = LaunchEnvironment::workers();
+    ops::check_environment();
+    (void)LaunchEnvironment::leak_check();
+    internal::log::debug("[launch] begins");  // the first line says what is wrong with TROUPE_LOG
+    if (const auto why = environment ? "" : LaunchEnvironment::why_alone(); !why.empty())
+      internal::log::warning(why);
+    // Into a launcher's pipe, too, lines leave as they are written.
+    if (environment) std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
+  } catch (const Error& e) {
+    complain("troupe", e.what());
+    return kExitUsage;
+  }
+  const std::string who = process_name = "w" + std::to_string(environment ? environment->rank : 0);
+  bool joined = false;
+  std::optional<EndWatch> watch;  // until the workers of this process have ended
+  const auto watch_over = [&](const std::vector<internal::actors::Worker*>& workers) -> EndWatch& {
+    const Duration patience = std::max<Duration>(options.shutdown_timeout, std::chrono::milliseconds(100));
+    return watch.emplace(who, workers, patience);
+  };
+  const auto ended = [&](int code) {
+    watch->end(code);
+    watch->workers_go();
+    return code;
+  };
+  try {
+    check_room_for_threads();
+    if (environment && environment->rank > 0) {
+      Promise<int> stop;
+      internal::net::Rendezvous launcher(internal::net::kWorkerWords);  // hears of this worker until its end
+      const auto process = WorkerProcess::join(*environment, std::move(hosting), options);
+      launcher.complete();
+      joined = true;
+      check_room(kRoom);
+      EndWatch& watching = watch_over({&process->worker()});
+      signals.on_signal([&] {
+        // The driver's job may save first what lives here.
+        signals.granted(true);
+        const auto answer = internal::kAskToStop.ask(process->worker(), kDriverWorker, signals.received());
+        if (const Result<bool>& waits = answer.wait(); waits.ok() && waits.value())
+          return internal::net::say_stopping();
+        signals.granted(false);
+        watching.end(128 + signals.received());
+        stop.set(128 + signals.received());
+      });
+      // A method that this thread runs may keep serve() from returning.
+      process->ended().on_ready(
+          [&](const Result<int>& r) { watching.end(r.ok() ? r.value() : kExitPeerLost); });
+      int code;
+      try {
+        code = process->serve(stop.future());
+      } catch (...) {
+        const Error e = current_error();
+        code = signals.received() ? 128 + signals.received() : code_of(e);
+        if (!signals.received()) complain(who, e.what());
+      }
+      signals.on_signal(nullptr);
+      return ended(code);
+    }
+    std::optional<internal::net::Rendezvous> launcher;  // hears of the driver until the end
+    std::unique_ptr<Cluster> cluster;
+    if (environment) {
+      launcher.emplace(internal::net::kDriverWords);
+      cluster = Cluster::coordinate(*environment, std::move(hosting), options);
+      launcher->complete();
+    } else {
+      cluster = Cluster::in_process(alone, std::move(hosting), options);
+    }
+    joined = true;
+    check_room(kRoom);
+    EndWatch& watching = watch_over(cluster->workers_here());
+    return ended(drive(*cluster, signals, watching, driver, options.shutdown_timeout));
+  } catch (...) {  // std::bad_alloc, too
+    const Error e = current_error();
+    if (signals.received()) return 128 + signals.received();
+    complain(who, e.what());
+    return joined ? code_of(e) : kExitRendezvous;
+  }
+}
+
+}  // namespace
+
+namespace {
+
+// Where there is no memory for a handful of bytes, nothing can be told to anybody, but the reason still can.
+[[noreturn]] void terminate() {
+  end_refused_child("std::terminate()");  // a thread that only its parent has, for instance
+  try {
+    if (const auto exception = std::current_exception()) std::rethrow_exception(exception);
+    complain(process_name,
+             "std::terminate() was called without an exception: a std::thread was destroyed before join() or "
+             "detach(), for instance");
+  } catch (const std::bad_alloc&) {
+    end_without_memory();
+  } catch (...) {
+    const std::string text =
+        current_error().what() + std::string(
+                                     "; nobody caught it on its thread, which ends the process: catch it "
+                                     "in the function that the thread runs");
+    complain(process_name, text.c_str());
+  }
+  std::abort();
+}
+
+}  // namespace
+
+int launch(const std::function<void(Cluster&)>& driver, ClusterOptions options) {
+  return launch({}, driver, options);
+}
+
+int launch(internal::actors::TypeRegistry hosting, const std::function<void(Cluster&)>& driver,
+           ClusterOptions options) {
+  try {
+    check_process("launch");
+    guard_output();
+    std::set_terminate(terminate);
+    load_unwinder();
+    const internal::StopCatcher catcher(true);
+    Signals signals;
+    return launch_with(signals, std::move(hosting), driver, std::move(options));
+  } catch (...) {  // no thread for signals
+    complain("troupe", current_error().what());
+    return kExitFailed;
+  }
+}
+
+}  // namespace troupe
