@@ -12,8 +12,8 @@ root, out = pathlib.Path(__file__).resolve().parents[2], pathlib.Path(sys.argv[1
 texts = {}
 for file, code in re.findall(r"```cpp (\S+)\n(.*?)```", (root / "docs/contributing/add-an-operator.md").read_text(), re.S):
     text = texts.get(file) or (root / file).read_text()
-    line = code.startswith("  &k")
-    end = "};\n\nstd::span" if line else "}  // namespace\n\nKernelTable" if "\nKernelTable " in text else "}  // namespace"
+    line = code.startswith(("  &", "      "))  # of a list
+    end = "};\n\nstd::span" if code.startswith("  &") else "  };\n  return" if line else "}  // namespace\n\nKernelTable" if "\nKernelTable " in text else "}  // namespace"
     at = text.rfind(end)
     if at < 0:
         sys.exit(f"docs/contributing/add-an-operator.md: {file} has no place for its block: {end!r} is missing")

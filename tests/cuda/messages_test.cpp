@@ -41,7 +41,7 @@ struct Link {
   Link() {
     int ends[2];
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
-    near = net::Stream(net::Descriptor(ends[0])), far = net::Descriptor(ends[1]);
+    near = net::Stream(internal::Descriptor(ends[0])), far = internal::Descriptor(ends[1]);
   }
   void push(net::Message message) {
     auto head = net::message_head(message, {});
@@ -73,7 +73,7 @@ struct Link {
     return *std::get<net::Call>(packet).args[0].get_if<Tensor>();
   }
   net::Stream near;
-  net::Descriptor far;
+  internal::Descriptor far;
   net::WriteQueue queue;
   net::FrameReader reader{net::Limits{}};
   std::optional<net::ReadFrame> frame;

@@ -18,6 +18,7 @@
 
 using namespace troupe;
 using namespace troupe::internal::net;
+using troupe::internal::Descriptor;
 
 namespace {
 

@@ -5,6 +5,7 @@ using namespace troupe;
 using namespace troupe::internal::net;
 using namespace troupe::internal::net::test;
 using Catch::Contains;
+using troupe::internal::Descriptor;
 
 namespace {
 
