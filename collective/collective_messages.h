@@ -49,8 +49,11 @@ inline constexpr Service<bool(RankAddress address)> kAsk{"collective.ask",
                                                          {.timeout = std::chrono::seconds(1)}};
 /// Rank to its own worker: tell when the operation is over. By its deadline the operation has one.
 inline constexpr Service<void(RankAddress address)> kOver{"collective.over"};
-/// Rank to rank: a tensor for whoever asks for one of that tag. Answered when it has been taken.
+/// Rank to rank: a tensor for whoever asks for one of that tag. Answered when it has been taken. (`use`: a
+/// number, by which the sender can withdraw it.)
 inline constexpr Service<void(RankAddress address, Tensor tensor)> kSend{"collective.send"};
+/// Rank to rank: nobody has taken that tensor in time, or the sender has cancelled it.
+inline constexpr Service<void(RankAddress address)> kUnsend{"collective.unsend", {.timeout = Duration(0)}};
 /// Rank to its own worker: the next tensor of that tag from that rank, which is of worker `sender`. (`use`: a
 /// number, by which the rank can give up.)
 inline constexpr Service<Tensor(RankAddress address, WorkerId sender)> kReceive{"collective.receive"};

@@ -51,13 +51,6 @@ void GroupEngine::install(actors::Worker& worker) {
   kAsk.serve(worker, [e](actors::Invocation& call, const RankAddress& a) { return e->ask(call.from(), a); });
   kOver.serve_later(worker,
                     [e](const Ref<actors::Invocation>& call, const RankAddress& a) { e->over(call, a); });
-  kSend.serve_later(worker, [e](const Ref<actors::Invocation>& call, RankAddress a, Tensor x) {
-    e->mailbox_.arrived({a.group, a.to, a.from, std::move(a.tag), call->from()}, call, std::move(x));
-  });
-  kReceive.serve_later(worker, [e](const Ref<actors::Invocation>& call, RankAddress a, WorkerId sender) {
-    if (call->from() != e->worker_.id()) throw_invalid("collective.receive is for a worker's own ranks");
-    e->mailbox_.wanted({a.group, a.to, a.from, std::move(a.tag), sender}, a.use, call);
-  });
   if (device_library()) worker.set_ways(e->transfers_);
   kTurns.serve(worker, [e] { return e->devices_.addresses(); });
   kThere.serve(worker, [] {});
@@ -75,7 +68,7 @@ void GroupEngine::install(actors::Worker& worker) {
     m["device_transfer_bytes_sent"] = transfers.sent_bytes;
     m["device_transfer_bytes_received_sent"] = transfers.received_bytes;
     m["collective_bytes_sent"] = e->sent_bytes();
-    m["group_mail"] = static_cast<int64_t>(e->mailbox_.size());
+    m["group_mail"] = static_cast<int64_t>(e->mail_.size());
   });
 }
 
@@ -222,32 +215,6 @@ void GroupEngine::cancel(const OperationId& id) {
   perform(std::move(out));
 }
 
-Future<void> GroupEngine::send(const Group& group, Tensor x, size_t to, const std::string& tag,
-                               const std::optional<Duration>& timeout) {
-  const size_t rank = group.rank();
-  CallFrameScope neutral({&worker_});
-  return kSend.within(limit_of(timeout))
-      .ask_as(fmt::format("send to rank {} ({})", to, group.label(to)), worker_, group.members()[to].owner,
-              {number_of(group), to, rank, tag, 0}, std::move(x))
-      .then([](const Value&) {});
-}
-
-Future<Tensor> GroupEngine::receive(const Group& group, size_t from, const std::string& tag,
-                                    const std::optional<Duration>& timeout) {
-  const RankAddress a{number_of(group), group.rank(), from, tag, ++tickets_};
-  const WorkerId sender = group.members()[from].owner;
-  const Duration limit = limit_of(timeout);
-  worker_.watch(sender);
-  CallFrameScope neutral({&worker_});
-  const auto came = kReceive.within(limit).ask_as(
-      fmt::format("receive from rank {} ({})", from, group.label(from)), worker_, worker_.id(), a, sender);
-  came.watch([this, a, sender](const Result<Tensor>& r) {
-    if (!r.ok()) mailbox_.withdraw({a.group, a.to, a.from, a.tag, sender}, a.use);
-  });
-  if (const auto why = worker_.members().loss(sender)) mailbox_.lost(sender, *why);
-  return came;
-}
-
 void GroupEngine::forget(const Group& group) {
   Out out;
   operations_.forget(number_of(group), out);
@@ -313,7 +280,7 @@ bool GroupEngine::ask(WorkerId sender, const RankAddress& a) {
 }
 
 void GroupEngine::worker_lost(WorkerId worker, const Error& why) {
-  mailbox_.lost(worker, why);
+  mail_.lost(worker, why);
   devices_.worker_lost(worker, why);
   transfers_.worker_lost(worker);
   Out out;
@@ -329,7 +296,7 @@ void GroupEngine::stop() {
     runs.swap(runs_);
     sized.swap(sized_);
   }
-  mailbox_.stop();
+  mail_.stop();
   transfers_.stop();
   devices_.stop();
   const auto stopped = [this](const std::string& what) {

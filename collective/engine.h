@@ -12,7 +12,7 @@
 #include "actors/cell/extension.h"
 #include "collective/collective_messages.h"
 #include "collective/group.h"
-#include "collective/mailbox.h"
+#include "collective/mail.h"
 #include "collective/nccl/device_operations.h"
 #include "collective/nccl/transfers.h"
 #include "collective/request.h"
@@ -57,7 +57,11 @@ std::vector<GroupMember> members_of(const Group& group);
 class GroupEngine final : public actors::Extension {
  public:
   explicit GroupEngine(actors::Worker& worker)
-      : worker_(worker), devices_(worker), transfers_(worker, devices_), fetches_(worker.runtime()) {}
+      : worker_(worker),
+        mail_(worker),
+        devices_(worker),
+        transfers_(worker, devices_),
+        fetches_(worker.runtime()) {}
   /// Part of every worker's set-up.
   static void install(actors::Worker& worker);
   static GroupEngine& of(actors::Worker& worker);
@@ -72,10 +76,9 @@ class GroupEngine final : public actors::Extension {
   /// The same after the ranks have told each other their sizes, unless they know them.
   void begin(const GroupCallPtr& call, Described own);
 
-  Future<void> send(const Group& group, Tensor x, size_t to, const std::string& tag,
-                    const std::optional<Duration>& timeout);
-  Future<Tensor> receive(const Group& group, size_t from, const std::string& tag,
-                         const std::optional<Duration>& timeout);
+  /// How long a call made here may take that is to take that long.
+  Duration limit_of(const std::optional<Duration>& timeout) const;
+  Mail& mail() { return mail_; }
 
   /// The operation of that tag, which is of a single use, fails on all members, whether they have called it
   /// or not.
@@ -134,7 +137,6 @@ class GroupEngine final : public actors::Extension {
   void over(const Ref<actors::Invocation>& call, const RankAddress& address);
   void cancel(const OperationId& id);
 
-  Duration limit_of(const std::optional<Duration>& timeout) const;
   void enter(const RunPtr& run, const OperationTag& tag, const SizedPtr& sized = nullptr,
              const std::optional<Error>& fails = {});
   void exchange(const SizedPtr& sized);
@@ -158,10 +160,9 @@ class GroupEngine final : public actors::Extension {
   const std::shared_ptr<Operations> table_ =
       std::make_shared<Operations>();  // of actors that are members, too
   Operations& operations_ = *table_;
-  Mailbox mailbox_;
+  Mail mail_;
   DeviceOperations devices_;
   Transfers transfers_;
-  std::atomic<uint64_t> tickets_{0};
   mutable Mutex mutex_;
   std::map<OperationId, RunPtr> runs_ TROUPE_GUARDED_BY(mutex_);
   std::map<Queue, std::deque<SizedPtr>> sized_ TROUPE_GUARDED_BY(mutex_);  // in the order of their calls

@@ -285,13 +285,13 @@ Future<void> Group::send(Tensor x, size_t to, const std::string& tag, std::optio
   if (!x.defined()) throw_invalid("[send] the tensor is undefined");
   if (x.requires_grad())
     throw_error(ErrorKind::unimplemented, "[send] no gradient goes through groups: bring x.detach()");
-  return engine.send(*this, std::move(x), to, tag, timeout);
+  return engine.mail().send(*this, std::move(x), to, tag, engine.limit_of(timeout));
 }
 
 Future<Tensor> Group::receive(size_t from, const std::string& tag, std::optional<Duration> timeout) const {
   GroupEngine& engine = engine_here("receive");
   check_peer("receive", *this, from);
-  return engine.receive(*this, from, tag, timeout);
+  return engine.mail().receive(*this, from, tag, engine.limit_of(timeout));
 }
 
 namespace {

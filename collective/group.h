@@ -137,7 +137,8 @@ class Group {
   /// it is.
   void give_up(const std::string& tag, const Error& why) const;
 
-  /// From one member to another, which asks for it by the same tag; in order. Ready when it has been taken.
+  /// From one member to another, which asks for it by the same tag; in order. Ready when it has been taken;
+  /// at its deadline, or as it is cancelled, it is withdrawn.
   Future<void> send(Tensor x, size_t to, const std::string& tag = {},
                     std::optional<Duration> timeout = {}) const;
   Future<Tensor> receive(size_t from, const std::string& tag = {},

@@ -1,5 +1,6 @@
 #include "collective/mailbox.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -27,6 +28,23 @@ std::optional<T> take_first(std::map<MailSlot, std::deque<T>>& all, const MailSl
   return first;
 }
 
+// The one with that ticket.
+template <class T>
+std::optional<T> take(std::map<MailSlot, std::deque<T>>& all, const MailSlot& slot, uint64_t ticket) {
+  const auto at = all.find(slot);
+  if (at == all.end()) return {};
+  const auto one = std::ranges::find(at->second, ticket, &T::ticket);
+  if (one == at->second.end()) return {};
+  std::optional<T> taken = std::move(*one);
+  at->second.erase(one);
+  if (at->second.empty()) all.erase(at);
+  return taken;
+}
+
+void withdrawn(const Mailbox::Call& call) {
+  call->fail(Error(ErrorKind::cancelled, "who asked for it has given up"));
+}
+
 void hand_over(const Mailbox::Call& sent, const Mailbox::Call& asked, Tensor tensor) {
   asked->complete(to_value(std::move(tensor)));
   sent->complete(Value());
@@ -34,14 +52,14 @@ void hand_over(const Mailbox::Call& sent, const Mailbox::Call& asked, Tensor ten
 
 }  // namespace
 
-void Mailbox::arrived(MailSlot slot, const Call& sent, Tensor tensor) {
+void Mailbox::arrived(MailSlot slot, uint64_t ticket, const Call& sent, Tensor tensor) {
   std::optional<Asked> asked;
   {
     const Lock lock(mutex_);
     asked = take_first(asked_, slot);
     if (!asked) {
       auto& waiting = sent_[slot];
-      if (waiting.size() < kMostWaiting) return (void)waiting.push_back({sent, std::move(tensor)});
+      if (waiting.size() < kMostWaiting) return (void)waiting.push_back({ticket, sent, std::move(tensor)});
     }
   }
   if (!asked)
@@ -63,16 +81,21 @@ void Mailbox::wanted(MailSlot slot, uint64_t ticket, const Call& asked) {
 }
 
 void Mailbox::withdraw(const MailSlot& slot, uint64_t ticket) {
-  Call gone;
-  const Lock lock(mutex_);
-  const auto at = asked_.find(slot);
-  if (at == asked_.end()) return;
-  std::erase_if(at->second, [&](Asked& a) {
-    if (a.ticket != ticket) return false;
-    gone = std::move(a.call);
-    return true;
-  });
-  if (at->second.empty()) asked_.erase(at);
+  std::optional<Asked> gone;
+  {
+    const Lock lock(mutex_);
+    gone = take(asked_, slot, ticket);
+  }
+  if (gone) withdrawn(gone->call);
+}
+
+void Mailbox::unsend(const MailSlot& slot, uint64_t ticket) {
+  std::optional<Sent> gone;
+  {
+    const Lock lock(mutex_);
+    gone = take(sent_, slot, ticket);
+  }
+  if (gone) withdrawn(gone->call);
 }
 
 void Mailbox::lost(WorkerId sender, const Error& why) {

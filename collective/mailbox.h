@@ -27,7 +27,9 @@ class Mailbox {
   using Call = Ref<actors::Invocation>;
 
   /// Answers `sent` when the tensor has been taken; fails it with `overloaded` if too many wait.
-  void arrived(MailSlot slot, const Call& sent, Tensor tensor);
+  void arrived(MailSlot slot, uint64_t ticket, const Call& sent, Tensor tensor);
+  /// Its sender wants it back, unless it has been taken.
+  void unsend(const MailSlot& slot, uint64_t ticket);
   /// Answers `asked` with the next tensor whose sender still waits.
   void wanted(MailSlot slot, uint64_t ticket, const Call& asked);
   /// Who asked with that ticket has given up.
@@ -40,6 +42,7 @@ class Mailbox {
 
  private:
   struct Sent {
+    uint64_t ticket;
     Call call;
     Tensor tensor;
   };

@@ -63,11 +63,24 @@ struct Summer : Actor {
   Task<Tensor> receive(Group group, int64_t from, std::string tag) {
     co_return co_await group.receive(static_cast<size_t>(from), tag);
   }
+  /// Rank 0 sends, the others receive, for a second: the error.
+  Task<std::string> in_vain(Group group, int64_t peer, std::string tag) {
+    const auto rank = static_cast<size_t>(peer);
+    try {
+      if (group.rank() == 0)
+        co_await group.send(ones({1}), rank, tag, 1s);
+      else
+        co_await group.receive(rank, tag, 1s);
+    } catch (const Error& e) {
+      co_return e.what();
+    }
+    co_return "";
+  }
   void drop(Group group, Tensor x) { (void)group.all_reduce(x); }
   int64_t rank(Group group) { return static_cast<int64_t>(group.rank()); }
-  static constexpr auto remote =
-      methods<&Summer::sum, &Summer::sum_within, &Summer::both, &Summer::cancelled, &Summer::once,
-              &Summer::give_up, &Summer::send, &Summer::receive, &Summer::drop, &Summer::rank>;
+  static constexpr auto remote = methods<&Summer::sum, &Summer::sum_within, &Summer::both, &Summer::cancelled,
+                                         &Summer::once, &Summer::give_up, &Summer::send, &Summer::receive,
+                                         &Summer::in_vain, &Summer::drop, &Summer::rank>;
 };
 
 // Different on each rank, and such that sums are rounded.
@@ -376,6 +389,11 @@ TEST_CASE("members send each other tensors by tags, whoever asks first") {
   const auto late = cluster.await(b.with_timeout(2s).call<&Summer::receive>(group, 0, "z"));
   REQUIRE_FALSE(late.ok());
   CHECK(late.error().kind() == ErrorKind::deadline);
+  CHECK_THAT(cluster.await(b.call<&Summer::in_vain>(group, 0, "z")).value(),
+             Contains("[receive] rank 0 (") && Contains("sent it within 1 s: it calls send(x, 1, \"z\")"));
+  CHECK_THAT(cluster.await(b.call<&Summer::in_vain>(group, 2, "z")).value(), Contains("[receive] rank 2 ("));
+  CHECK_THAT(cluster.await(a.call<&Summer::in_vain>(group, 1, "z")).value(),
+             Contains("[send] rank 1 (") && Contains("taken it within 1 s: it calls receive(0, \"z\")"));
   const auto sent = a.call<&Summer::send>(group, tensor({5.0}), 1, "z");
   run(cluster);
   CHECK_FALSE(sent.is_ready());
@@ -385,6 +403,30 @@ TEST_CASE("members send each other tensors by tags, whoever asks first") {
              Contains("[send] rank 3 of a group of 3"));
   CHECK_THAT(cluster.await(a.call<&Summer::receive>(group, 0, "")).error().what(),
              Contains("[receive] rank 0 is the caller itself"));
+  CHECK(cluster.worker(1).metrics().at("group_mail") == 0);
+
+  // What nobody has taken in time, or whose call is cancelled, is withdrawn, and so is who asks.
+  for (const auto& to : {size_t{1}, size_t{2}})
+    for (const bool in_time : {false, true}) {
+      const auto sender = to == 1 ? a : b;  // from another worker, and from the same
+      const auto of = static_cast<int64_t>(to), from = of - 1;
+      const auto untaken = sender.with_timeout(2s).call<&Summer::send>(group, tensor({6.0}), of, "u");
+      run(cluster);
+      CHECK(cluster.worker(1).metrics().at("group_mail") == 1);
+      if (in_time) untaken.cancel();
+      CHECK(cluster.await(untaken).error().kind() == (in_time ? ErrorKind::cancelled : ErrorKind::deadline));
+      run(cluster);
+      CHECK(cluster.worker(1).metrics().at("group_mail") == 0);
+      const auto receiver = to == 1 ? b : same;
+      const auto gives_up = receiver.with_timeout(2s).call<&Summer::receive>(group, from, "u");
+      run(cluster);
+      if (in_time) gives_up.cancel();
+      CHECK_FALSE(cluster.await(gives_up).ok());
+      const auto taken = sender.call<&Summer::send>(group, tensor({7.0}), of, "u");
+      run(cluster);
+      CHECK(cluster.await(receiver.call<&Summer::receive>(group, from, "u")).value().item() == 7);
+      CHECK(cluster.await(taken).ok());
+    }
   CHECK(cluster.worker(1).metrics().at("group_mail") == 0);
 
   const auto in_vain = a.call<&Summer::receive>(group, 1, "");
