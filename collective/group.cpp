@@ -22,7 +22,12 @@ internal::actors::Worker& worker_here(std::string_view what) {
                   "] no worker runs on this thread: call it in a method of an actor");
   return *frame().worker;
 }
-GroupEngine& engine_here(std::string_view what) { return GroupEngine::of(worker_here(what)); }
+GroupEngine& engine_here(std::string_view what) {
+  internal::actors::Worker& worker = worker_here(what);
+  if (worker.stopped())
+    throw_error(ErrorKind::cancelled, "[" + std::string(what) + "] the cluster has been shut down");
+  return GroupEngine::of(worker);
+}
 
 std::optional<Way> checked_way(Collective c, const CollectiveOptions& options) {
   if (options.way.empty()) return {};

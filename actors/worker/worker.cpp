@@ -77,7 +77,10 @@ Worker::Worker(WorkerOptions options)
   if (options_.timer_thread) timer_ = start_thread("worker", [this] { timer_loop(); });
 }
 
-Worker::~Worker() {
+Worker::~Worker() { end(); }
+
+void Worker::end() {
+  if (ended_.exchange(true)) return;
   end_refused_child("the end of a worker");
   disconnect();
   canceller_->close();

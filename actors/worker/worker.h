@@ -49,14 +49,15 @@ struct WorkerOptions {
   bool timer_thread = true;  ///< false: whoever owns the clock calls tick()
 };
 
-/// Thread-safe.
-class Worker final : public net::Events {
+/// Thread-safe. Who may outlive its cluster, as the scope of a thread, shares it: then it is there, and refuses
+/// calls.
+class Worker final : public net::Events, public std::enable_shared_from_this<Worker> {
  public:
   using Handler = std::function<void(const Ref<Invocation>&)>;
   using Metrics = std::map<std::string, int64_t>;
 
   explicit Worker(WorkerOptions options);
-  ~Worker() override;  ///< disconnect(), then waits for the jobs of its actors
+  ~Worker() override;  ///< end()
   Worker(const Worker&) = delete;
 
   WorkerId id() const { return options_.id; }
@@ -191,8 +192,12 @@ class Worker final : public net::Events {
   /// No more calls: pending ones fail with `cancelled`. Idempotent.
   void stop();
 
+  bool stopped() const { return stopped_; }
+
   /// stop(), and no message arrives afterwards. Not from a thread of the transport. Idempotent.
   void disconnect();
+  /// disconnect(), then waits for the jobs of its actors, and ends them. Not from one of them. Idempotent.
+  void end();
 
   // ---- net::Events
   void on_accepted(std::shared_ptr<net::Connection> connection) override;
@@ -286,7 +291,7 @@ class Worker final : public net::Events {
   bool timer_poked_ TROUPE_GUARDED_BY(timer_mutex_) = false;
   bool stopping_ TROUPE_GUARDED_BY(timer_mutex_) = false;
   std::thread timer_;
-  std::atomic<bool> stopped_{false}, interrupted_{false};
+  std::atomic<bool> stopped_{false}, interrupted_{false}, ended_{false};
   std::unique_ptr<net::Transport> transport_;
 };
 

@@ -71,7 +71,8 @@ Future<Tensors> run_grad(DistEngine& engine, uint64_t context, const Tensors& ou
 Context::Context() : Context(worker_here()) {}
 
 Context::Context(internal::actors::Worker& worker)
-    : worker_(worker),
+    : shared_(worker.weak_from_this().lock()),
+      worker_(worker),
       engine_(engine_of(worker)),
       id_(engine_.contexts().create()),
       scope_(with_context(worker, id_)) {}
@@ -137,7 +138,8 @@ T Context::wait(const Future<T>& done, const char* what, Duration timeout) {
   return done.get();
 }
 
-Context::Guard::Guard(const Context& context) : scope_(with_context(context.worker_, context.id_)) {
+Context::Guard::Guard(const Context& context)
+    : worker_(context.shared_), scope_(with_context(context.worker_, context.id_)) {
   context.engine_.contexts().check_live(context.id_);
 }
 

@@ -1,6 +1,7 @@
 // The scope of one distributed forward and backward pass.
 #pragma once
 #include <chrono>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,7 @@ struct BackwardOptions {
 /// While one is alive on a thread, remote calls made there (and the calls that these make) record how
 /// gradients run back. Gradients are kept in the context, on the workers that own the parameters: `.grad` is
 /// never touched, so contexts on several threads do not meet. The end of the scope frees everything on all
-/// workers.
+/// workers. So does the end of the cluster: what is called here afterwards is refused.
 ///
 ///   autograd::Context step(cluster);
 ///   Tensor loss = cross_entropy(b(a(x)).get(), y);
@@ -95,6 +96,7 @@ class Context {
     explicit Guard(const Context& context);
 
    private:
+    std::shared_ptr<internal::actors::Worker> worker_;
     CallFrameScope scope_;
   };
 
@@ -102,6 +104,7 @@ class Context {
   template <class T>
   T wait(const Future<T>& done, const char* what, Duration timeout);
 
+  const std::shared_ptr<internal::actors::Worker> shared_;  // so that it is there when its cluster has ended
   internal::actors::Worker& worker_;
   DistEngine& engine_;
   uint64_t id_;

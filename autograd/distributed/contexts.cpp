@@ -21,7 +21,7 @@ Contexts::Contexts(internal::actors::Worker& worker,
 
 void Contexts::check_running() const {
   if (stopped_)
-    throw_error(ErrorKind::cancelled, "[autograd] worker " + worker_.name() + " is shutting down");
+    throw_error(ErrorKind::cancelled, "[autograd] worker " + worker_.name() + " has been shut down");
 }
 
 uint64_t Contexts::create() {
@@ -99,12 +99,18 @@ Contexts::StatePtr Contexts::find(uint64_t context) const {
 Contexts::StatePtr Contexts::find_live(uint64_t context) const {
   if (auto state = find(context)) return state;
   const Lock lock(mutex_);
+  check_running();
   check_number(context);
   return std::make_shared<ContextState>();
 }
 
 void Contexts::check_live(uint64_t context) {
-  if (!find(context)) throw_ended(context, ErrorKind::invalid);
+  if (find(context)) return;
+  {
+    const Lock lock(mutex_);
+    check_running();
+  }
+  throw_ended(context, ErrorKind::invalid);
 }
 
 size_t Contexts::size() const {

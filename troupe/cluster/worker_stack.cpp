@@ -60,34 +60,40 @@ void connect_devices(internal::actors::Worker& worker, const std::string& token,
 }  // namespace
 
 WorkerStack::WorkerStack(internal::actors::WorkerOptions options)
-    : worker_(std::move(options)), references_(install_layers(worker_)) {}
+    : worker_(std::make_shared<internal::actors::Worker>(std::move(options))),
+      references_(install_layers(*worker_)) {}
+
+WorkerStack::~WorkerStack() {
+  stop_listening();
+  worker_->end();
+}
 
 void WorkerStack::use_memory(internal::net::Network& network, const std::string& token) {
-  const std::string& name = worker_.name();
-  worker_.set_transport(
-      network.make_transport(name, {.self = {worker_.id(), name}, .token = token, .limits = {}}, worker_));
-  connect_devices(worker_, token, "", Encryption::off);
+  const std::string& name = worker_->name();
+  worker_->set_transport(
+      network.make_transport(name, {.self = {worker_->id(), name}, .token = token, .limits = {}}, *worker_));
+  connect_devices(*worker_, token, "", Encryption::off);
   listen(address_in_memory(name));
 }
 
 void WorkerStack::use_sockets(const std::string& token, const internal::net::SocketLimits& limits,
                               const std::string& job, Encryption encryption, const Certificate& certificate) {
   const auto processes = std::make_shared<std::atomic<int>>(1);
-  const auto count = [&members = worker_.members(), host = worker_.host(), processes] {
+  const auto count = [&members = worker_->members(), host = worker_->host(), processes] {
     *processes = members.count_on(host);
   };
-  worker_.members().watch(count);
+  worker_->members().watch(count);
   count();
-  worker_.set_transport(internal::net::make_socket_transport({{worker_.id(), worker_.name()},
-                                                              token,
-                                                              limits,
-                                                              processes,
-                                                              job,
-                                                              encryption,
-                                                              certificate,
-                                                              /*guests=*/true},
-                                                             worker_));
-  connect_devices(worker_, token, job, encryption);
+  worker_->set_transport(internal::net::make_socket_transport({{worker_->id(), worker_->name()},
+                                                               token,
+                                                               limits,
+                                                               processes,
+                                                               job,
+                                                               encryption,
+                                                               certificate,
+                                                               /*guests=*/true},
+                                                              *worker_));
+  connect_devices(*worker_, token, job, encryption);
 }
 
 void WorkerStack::use_launched(const LaunchEnvironment& environment, const std::string& token,
@@ -101,17 +107,17 @@ void WorkerStack::use_launched(const LaunchEnvironment& environment, const std::
 }
 
 void WorkerStack::listen(const std::string& address) {
-  listeners_.push_back(worker_.transport().listen(address));
+  listeners_.push_back(worker_->transport().listen(address));
   addresses_.push_back(listeners_.back()->address());
 }
 
 void WorkerStack::disconnect() {
   stop_listening();
-  worker_.disconnect();
+  worker_->disconnect();
 }
 
 internal::actors::Member WorkerStack::member() const {
-  return {worker_.id(), worker_.name(), worker_.host(), addresses_};
+  return {worker_->id(), worker_->name(), worker_->host(), addresses_};
 }
 
 void connect_in_memory(const WorkerStacks& all, internal::net::Network& network, const std::string& token) {

@@ -20,6 +20,8 @@ class WorkerStack {
  public:
   /// The worker, and on it everything above calls: references, autograd, optimizers, pipelines.
   explicit WorkerStack(internal::actors::WorkerOptions options);
+  /// The end of the worker, also if somebody shares it.
+  ~WorkerStack();
 
   // ---- One of these puts the transport below the worker, when everything that serves messages is installed.
   /// Memory of this process: the worker listens at "sim:NAME".
@@ -37,13 +39,13 @@ class WorkerStack {
   /// No listener is left, and no message arrives afterwards.
   void disconnect();
 
-  internal::actors::Worker& worker() { return worker_; }
+  internal::actors::Worker& worker() { return *worker_; }
   std::shared_ptr<internal::rref::RefTable> references() const { return references_; }
   /// What others know of it: where it has listened.
   internal::actors::Member member() const;
 
  private:
-  internal::actors::Worker worker_;
+  std::shared_ptr<internal::actors::Worker> worker_;
   std::shared_ptr<internal::rref::RefTable> references_;
   std::vector<std::unique_ptr<internal::net::Listener>> listeners_;
   std::vector<std::string> addresses_;
