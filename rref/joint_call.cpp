@@ -64,6 +64,12 @@ uint64_t JointCall::next(const RefBase& actor) {
   return JointNumber{false, calls_.series_, calls_.some_[{actor.id(), method_}]++}.number();
 }
 
+void JointCall::without(const RefBase& actor) { without_.push_back(actor.id()); }
+
+void JointCall::tell_without(const RefBase& actor, uint64_t number) const {
+  (void)kJointWithout.tell(calls_.worker_, actor.owner(), number, method_, without_);
+}
+
 void JointCall::add(const RefBase& actor, uint64_t number, const FutureBase& future) const {
   const State::Part part{actor.owner(), number};
   std::optional<Error> why;

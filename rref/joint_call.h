@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/base/mutex.h"
 #include "core/value/value.h"
@@ -23,10 +24,14 @@ class JointCall {
   template <class F>
   auto part(const RefBase& actor, F call) {
     const uint64_t number = next(actor);
+    if (!without_.empty()) tell_without(actor, number);
     auto future = call(number);
     add(actor, number, future);
     return future;
   }
+
+  /// That actor has no part in it: who would meet it there is told so. Before the first part.
+  void without(const RefBase& actor);
 
  private:
   friend class JointCalls;
@@ -34,10 +39,12 @@ class JointCall {
   JointCall(JointCalls& calls, uint64_t method, bool all);
   uint64_t next(const RefBase& actor);
   void add(const RefBase& actor, uint64_t number, const FutureBase& part) const;
+  void tell_without(const RefBase& actor, uint64_t number) const;
 
   JointCalls& calls_;
   const uint64_t method_, number_;  // of all; else 0
   std::shared_ptr<State> state_;
+  std::vector<ObjectId> without_;
 };
 
 /// Makes joint calls of some actors, and lives as long as these are made. Thread-safe.

@@ -40,6 +40,10 @@ inline constexpr Service<
 inline constexpr Service<void(uint64_t number, uint64_t method, ErrorKind kind, std::string message,
                               std::string worker)>
     kJointFailed{"ref.joint_failed", {.timeout = Duration(0)}};
+/// Caller of several actors to the worker of one of them, before its part: who has none. (`number`, `method`:
+/// of the call.)
+inline constexpr Service<void(uint64_t number, uint64_t method, std::vector<ObjectId> others)> kJointWithout{
+    "ref.joint_without", {.timeout = Duration(0)}};
 
 /// Holder to an object: has it been made?
 inline constexpr actors::CommonMethod<void()> kReady{"ref.ready"};

@@ -226,8 +226,13 @@ Future<Tensor> AnyDataParallel::begin(const Shared& shared, const std::vector<in
   std::vector<Future<Tensor>> anchoring;
   std::vector<int64_t> counts;
   auto joint = shared.joint->all(internal::net::method_id(what));
-  for (size_t r = 0; r < rows.size(); ++r)  // parts of those without rows meet the others in the pass
-    if (rows[r] > 0 || shared.ways.shard == Shard::all) {
+  const auto is_called = [&](size_t r) {  // parts of those without rows meet the others in the pass
+    return rows[r] > 0 || shared.ways.shard == Shard::all;
+  };
+  for (size_t r = 0; r < rows.size(); ++r)
+    if (!is_called(r)) joint.without(shared.replicas[r]);
+  for (size_t r = 0; r < rows.size(); ++r)
+    if (is_called(r)) {
       asked.push_back(joint.part(shared.replicas[r], [&](uint64_t number) { return call(r, number); }));
       counts.push_back(rows[r]);
     }

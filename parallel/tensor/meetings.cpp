@@ -17,13 +17,19 @@ namespace troupe::tp {
 using internal::Lock;
 using internal::actors::Invocation;
 using internal::collective::GroupEngine;
+using internal::collective::is_same_member;
 using internal::rref::JointNumber;
 using internal::rref::kJointFailed;
+using internal::rref::kJointWithout;
 
 namespace {
 
 // Begins tags of what belongs to no call. (What all calls of a context wait for fails with one of them.)
 const std::string kOfAllCalls = "all calls, ";
+
+JointId joint_id(WorkerId from, uint64_t number, uint64_t method) {
+  return {from, number, JointNumber::of(number).all ? 0 : method};
+}
 
 }  // namespace
 
@@ -73,7 +79,7 @@ Meeting Meetings::next(const Group& group, const char* what, std::string_view la
   for (const Group& g : gone) GroupEngine::of(worker_).forget(g);
   if (auto* const own = worker_.extension<MeetingsOfWorker>()) {
     meeting.sends = own->sends();
-    if (joint) own->check(*joint);  // what fails from now on finds the meeting
+    if (joint) own->check(*joint, group, what);  // what fails from now on finds the meeting
   }
   return meeting;
 }
@@ -122,7 +128,7 @@ Meetings::Call& Meetings::call_of(OfGroup& of, const Invocation& call) {
     const std::string whom = joint.all ? "all" : label.substr(0, label.find(" on "));
     return of.open[key] = {.number = joint.count,
                            .kind = fmt::format(" of {}, {}.{}", whom, call.from(), joint.series),
-                           .joint = JointId{call.from(), number, joint.all ? 0 : call.call().method}};
+                           .joint = joint_id(call.from(), number, call.call().method)};
   }
   const bool same_caller = key.from == of.newest.from;
   if (key.began < of.newest.began || (key.began == of.newest.began && same_caller && key.id < of.newest.id))
@@ -198,21 +204,19 @@ void MeetingsOfWorker::install(internal::actors::Worker& worker) {
   worker.add_extension(std::unique_ptr<MeetingsOfWorker>(own));
   kJointFailed.serve(worker, [own](const Invocation& call, uint64_t number, uint64_t method, ErrorKind kind,
                                    const std::string& message, const std::string& lost) {
-    own->fail({call.from(), number, JointNumber::of(number).all ? 0 : method},
-              Error(kind, message, {}, lost));
+    own->fail(joint_id(call.from(), number, method), Error(kind, message, {}, lost));
   });
+  kJointWithout.serve(
+      worker, [own](const Invocation& call, uint64_t number, uint64_t method, std::vector<ObjectId> others) {
+        own->without(joint_id(call.from(), number, method), std::move(others));
+      });
 }
 
 void MeetingsOfWorker::fail(const JointId& call, const Error& why) {
   std::vector<std::shared_ptr<Meetings>> all;
   {
     const Lock lock(mutex_);
-    if (!failed_.emplace(call, why).second) return;
-    failed_since_.push_back(call);
-    if (failed_since_.size() > kMostFailed) {
-      failed_.erase(failed_since_.front());
-      failed_since_.pop_front();
-    }
+    if (!failed_.add(call, why)) return;
     for (const auto& weak : in_contexts_)
       if (auto some = weak.lock()) all.push_back(std::move(some));
   }
@@ -220,9 +224,25 @@ void MeetingsOfWorker::fail(const JointId& call, const Error& why) {
   for (const auto& some : all) some->fail(call, why);
 }
 
-void MeetingsOfWorker::check(const JointId& call) {
+void MeetingsOfWorker::without(const JointId& call, std::vector<ObjectId> others) {
   const Lock lock(mutex_);
-  if (const auto at = failed_.find(call); at != failed_.end()) throw at->second;
+  without_.add(call, std::move(others));
+}
+
+void MeetingsOfWorker::check(const JointId& call, const Group& group, const char* what) {
+  const Lock lock(mutex_);
+  if (const Error* const why = failed_.find(call)) throw *why;
+  const auto* const others = without_.find(call);
+  if (!others) return;
+  const auto has_no_part = [&](const ObjectId& member) {
+    return std::ranges::any_of(*others, [&](const ObjectId& other) { return is_same_member(member, other); });
+  };
+  for (size_t r = 0; r < group.size(); ++r)
+    if (has_no_part(group.members()[r]))
+      throw_invalid(fmt::format(
+          "[{}] rank {} ({}) of the group has no part in this call, as a replica without rows has none, and "
+          "it would be waited for: give each replica a row",
+          what, r, group.label(r)));
 }
 
 std::shared_ptr<Meetings> MeetingsOfWorker::new_in_context(uint64_t context) {

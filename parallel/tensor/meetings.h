@@ -62,8 +62,8 @@ class Meetings {
   Meetings(const Meetings&) = delete;
 
   /// Of the next conversion, called `what`, of the call that this thread handles; `layer` (may be empty) is
-  /// for errors. Outside of actors each
-  /// counts as a call. `invalid` in what an actor does besides calls, of which ranks know no order.
+  /// for errors. Outside of actors each counts as a call. `invalid` in what an actor does besides calls, of
+  /// which ranks know no order.
   Meeting next(const Group& group, const char* what, std::string_view layer) TROUPE_EXCLUDES(mutex_);
   /// Of what belongs to no call, in a context. No other one has that tag.
   Meeting at(const Group& group, const std::string& tag) TROUPE_EXCLUDES(mutex_);
@@ -126,6 +126,31 @@ class Meetings {
   std::map<CallKey, uint64_t> numbered_ TROUPE_GUARDED_BY(mutex_);  // by number_call()
 };
 
+/// What is known of the latest joint calls.
+template <class T>
+class OfJointCalls {
+ public:
+  /// False: something is known of that one.
+  bool add(const JointId& call, T what) {
+    if (!all_.emplace(call, std::move(what)).second) return false;
+    since_.push_back(call);
+    if (since_.size() > kMost) {
+      all_.erase(since_.front());
+      since_.pop_front();
+    }
+    return true;
+  }
+  const T* find(const JointId& call) const {
+    const auto at = all_.find(call);
+    return at == all_.end() ? nullptr : &at->second;
+  }
+
+ private:
+  static constexpr size_t kMost = 1024;
+  std::map<JointId, T> all_;
+  std::deque<JointId> since_;  // the newest last
+};
+
 /// Those of a worker. Thread-safe.
 class MeetingsOfWorker final : public internal::actors::Extension {
  public:
@@ -141,8 +166,11 @@ class MeetingsOfWorker final : public internal::actors::Extension {
   void stop() override { without_context_.stop(); }
   /// A joint call has failed elsewhere: so it fails here.
   void fail(const JointId& call, const Error& why) TROUPE_EXCLUDES(mutex_);
-  /// Throws why the call has failed, if that is known.
-  void check(const JointId& call) TROUPE_EXCLUDES(mutex_);
+  /// These actors have no part in a joint call.
+  void without(const JointId& call, std::vector<ObjectId> others) TROUPE_EXCLUDES(mutex_);
+  /// Throws why the call has failed, if that is known; `invalid` if one of the group has no part in it.
+  /// `what` is to be done there.
+  void check(const JointId& call, const Group& group, const char* what) TROUPE_EXCLUDES(mutex_);
   /// What formulas say that conversions here have sent to other ranks, forward and back.
   int64_t converted_bytes() const { return *sends_; }
   const std::shared_ptr<std::atomic<int64_t>>& sends() const { return sends_; }
@@ -150,14 +178,13 @@ class MeetingsOfWorker final : public internal::actors::Extension {
  private:
   std::shared_ptr<Meetings> new_in_context(uint64_t context) TROUPE_EXCLUDES(mutex_);
 
-  static constexpr size_t kMostFailed = 1024;
   internal::actors::Worker& worker_;
   const std::shared_ptr<std::atomic<int64_t>> sends_ = std::make_shared<std::atomic<int64_t>>(0);
   Meetings without_context_;
   internal::Mutex mutex_;
   std::vector<std::weak_ptr<Meetings>> in_contexts_ TROUPE_GUARDED_BY(mutex_);
-  std::map<JointId, Error> failed_ TROUPE_GUARDED_BY(mutex_);
-  std::deque<JointId> failed_since_ TROUPE_GUARDED_BY(mutex_);  // the newest last
+  OfJointCalls<Error> failed_ TROUPE_GUARDED_BY(mutex_);
+  OfJointCalls<std::vector<ObjectId>> without_ TROUPE_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe::tp

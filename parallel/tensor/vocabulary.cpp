@@ -64,8 +64,9 @@ Part VocabularyEmbedding::operator()(const Tensor& ids) {
   count_copies_once(rank_);
   const std::string layer = group_.size() > 1 ? str() : "";
   if (!sizes_[rank_]) {
-    const Tensor none = ops::unsqueeze(zeros(ids.shape(), {dtype_, ids.device()}), -1);
-    return {ops::repeat(none, {width_}), group_, layer};
+    Shape shape = ids.shape();
+    shape.push_back(width_);
+    return {zeros(shape, {dtype_, ids.device()}), group_, layer};
   }
   const Own own(ids, first_of(sizes_, rank_), sizes_[rank_]);
   return {ops::mul(ops::embedding(own.rows, weight), ops::unsqueeze(own.mask, -1).to(dtype_)), group_, layer};

@@ -102,6 +102,26 @@ struct Rank : nn::ModuleActor<CutNet> {
                                          &Rank::part_of, &Rank::drift, &Rank::coordinate, &Rank::again>;
 };
 
+struct FewWordsNet : nn::Module {
+  FewWordsNet(const Group& tp, int64_t count)
+      : words(tp, count, 4, {.dtype = float64}), head(tp, 4, count, {.dtype = float64}) {}
+  Task<Tensor> loss(Tensor ids) {
+    const tp::Part part = words(ids);
+    const Tensor x = co_await part;
+    co_return co_await head.cross_entropy(head(x), ids);
+  }
+  void members(nn::Members& m) override { m("words", words), m("head", head); }
+  tp::VocabularyEmbedding words;
+  tp::Head head;
+};
+
+struct FewWords : nn::ModuleActor<FewWordsNet> {
+  FewWords(Mesh mesh, int64_t count) : ModuleActor(mesh["tp"], count) {}
+  Task<Tensor> loss(Tensor ids) { return net.loss(std::move(ids)); }
+  void load(std::map<std::string, Tensor> whole) { tp::load_whole_state(net, whole); }
+  static constexpr auto remote = methods<&FewWords::loss, &FewWords::load>;
+};
+
 Tensor ids_of_test() { return tensor(std::vector<int64_t>{0, 6, 3, 2, 5, 1, 1, 4, 0, 6}).reshape({2, 5}); }
 Tensor targets_of_test() {
   return tensor(std::vector<int64_t>{6, 3, 2, 5, 0, 1, 4, 0, 6, 2}).reshape({2, 5});
@@ -185,6 +205,40 @@ TEST_CASE("a block, an embedding and a head on several ranks start and train as 
     whole->reset(generator);
     CHECK(difference_of(all(model.call<&Rank::state>()).get()[0], parts_of(model, whole->state_dict())[0]) ==
           "");
+  }
+}
+
+TEST_CASE("a vocabulary of fewer words than ranks") {
+  for (const int64_t words : {1, 2}) {
+    const Tensor ids = tensor(std::vector<int64_t>{0, words - 1, 0, words - 1}).reshape({2, 2});
+    nn::Embedding embedding(words, 4, float64);
+    nn::Linear head(4, words, true, float64);
+    const std::map<std::string, Tensor> whole{{"words.weight", embedding.weight.detach()},
+                                              {"head.weight", head.weight.detach()},
+                                              {"head.bias", head.bias.detach()}};
+    const Tensor expected =
+        ops::cross_entropy(ops::reshape(head(embedding(ids)), {-1, words}), ops::reshape(ids, {-1}));
+    expected.backward();
+    double squares = 0;
+    for (const Tensor& t : {embedding.weight, head.weight, head.bias})
+      squares += ops::sum(ops::square(t.grad())).item();
+    for (int n = 1; n <= 4; ++n) {
+      CAPTURE(words, n);
+      const auto cluster = Cluster::in_process(n, hosting<FewWords>());
+      {
+        const auto model = parallel::spawn<FewWords>(cluster->here(),
+                                                     Mesh(*cluster, {{"tp", static_cast<size_t>(n)}}), words);
+        all(model.call<&FewWords::load>(whole)).get();
+        optim::Distributed<optim::SGD> optimizer(model, {.lr = 0.1});
+        autograd::Context step(*cluster);
+        const Tensor loss = parallel::same_on_all(all(model.call<&FewWords::loss>(ids)).get());
+        CHECK(difference(loss.detach(), expected.detach(), 1e-12, 0) == "");
+        step.backward(loss);
+        CHECK(optimizer.clip_grad_norm(step, 1e9) == Approx(std::sqrt(squares)).epsilon(1e-12));
+        optimizer.step(step);
+      }
+      nothing_left(*cluster);
+    }
   }
 }
 
