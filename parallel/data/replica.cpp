@@ -144,7 +144,7 @@ Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
       std::make_shared<Joined>(Joined{order.group, {order.group, parameters, options, std::move(reduced)}});
   here->parts = parts;
   here->divides = shard != Shard::none;
-  tp::count_copies_anew();
+  tp::count_copies_anew(order.group);
   all_joined()[order.key] = here;
   if (order.group.rank() > 0)
     optim::leave_out_of_norms(kReplica, whole_in(parameters, here->reducer.pieces()));
@@ -224,7 +224,9 @@ void load_state_dict(Actor& actor, const std::string& key, const StateDict& stat
 void set_accumulating(const std::string& key, bool on) { joined(key)->reducer.set_accumulating(on); }
 
 void leave_replicas(const std::string& key) {
-  if (all_joined().erase(key)) optim::leave_out_of_norms(kReplica, {});
+  if (!all_joined().erase(key)) return;
+  optim::leave_out_of_norms(kReplica, {});
+  tp::count_copies_anew();
 }
 
 }  // namespace

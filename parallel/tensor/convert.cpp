@@ -11,6 +11,7 @@
 #include "core/tensor/creation.h"
 #include "ops/ops.h"
 #include "parallel/tensor/check_ranks.h"
+#include "parallel/tensor/placement.h"
 
 namespace troupe::tp {
 
@@ -238,7 +239,9 @@ Future<Tensors> ConversionStep::begin_checked(Tensors grads, uint64_t pass) cons
 bool alone(const Group& group) { return group.size() <= 1; }
 
 Meeting meet(const Conversion& c, const Group& group) {
-  return MeetingsOfWorker::here(c.name())->next(group, c.name(), c.layer);
+  Meeting at = MeetingsOfWorker::here(c.name())->next(group, c.name(), c.layer);
+  count_copies_once(group, group.rank());
+  return at;
 }
 
 void check_defined(const Conversion& c, const Tensor& x) {

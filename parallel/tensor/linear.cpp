@@ -59,7 +59,7 @@ void ColumnLinear::take(const nn::Linear& whole) {
 void ColumnLinear::reset(Generator& generator) { take(cut_.drawn(generator)); }
 
 Tensor ColumnLinear::forward(const Tensor& x) {
-  count_copies_once(cut_.rank);
+  count_copies_once(cut_.group, cut_.rank);
   return ops::linear(enter(x, cut_.group, cut_.group.size() > 1 ? str() : ""), weight, bias);
 }
 
@@ -89,7 +89,7 @@ void RowLinear::take(const nn::Linear& whole) {
 void RowLinear::reset(Generator& generator) { take(cut_.drawn(generator)); }
 
 Part RowLinear::operator()(const Tensor& x) {
-  count_copies_once(cut_.rank);
+  count_copies_once(cut_.group, cut_.rank);
   return {ops::linear(x, weight, bias), cut_.group, cut_.group.size() > 1 ? str() : ""};
 }
 

@@ -6,20 +6,32 @@
 #include <set>
 
 #include "actors/cell/actor_cell.h"
-#include "autograd/distributed/optim/optimizer_messages.h"
+#include "autograd/distributed/optim/copies.h"
 #include "autograd/distributed/optim/parameter_pieces.h"
+#include "collective/engine.h"
 #include "core/base/error.h"
 #include "ops/ops.h"
 
 namespace troupe::tp {
 
+using internal::collective::is_same_member;
+
 namespace {
 
-// Of an actor: the parameters of cut_parameter(); whether its copies are counted.
+using Members = std::vector<ObjectId>;  // of a group
+
+// Of an actor: the parameters of cut_parameter(); among whom its copies are counted.
 struct CutOver {
   Tensors parameters;
-  bool counted = false;
+  Members replicas;
+  std::vector<Members> counted;
 };
+
+bool is_within(const Members& some, const Members& all) {
+  return std::ranges::all_of(some, [&](const ObjectId& m) {
+    return std::ranges::any_of(all, [&](const ObjectId& other) { return is_same_member(m, other); });
+  });
+}
 
 // The placements of all parameters inside a module, by full name.
 class Walk final : public nn::Members {
@@ -89,20 +101,29 @@ void cut_parameter(const Tensor& parameter) {
   cell->keep<CutOver>().parameters.push_back(parameter);
 }
 
-void count_copies_once(size_t rank) {
-  const auto cell = rank ? internal::actors::current_cell() : nullptr;
-  if (!cell || std::exchange(cell->keep<CutOver>().counted, true)) return;
-  const Tensors& cut = cell->keep<CutOver>().parameters;
+void count_copies_once(const Group& group, size_t rank) {
+  const auto cell = group.size() > 1 ? internal::actors::current_cell() : nullptr;
+  if (!cell) return;
+  CutOver& over = cell->keep<CutOver>();
+  if (std::ranges::find(over.counted, group.members()) != over.counted.end()) return;
+  over.counted.push_back(group.members());
+  if (is_within(group.members(), over.replicas)) return;
+  const Tensors& cut = over.parameters;
   const auto is_cut = [&](const Tensor& p) {
     return std::ranges::any_of(cut, [&](const Tensor& t) { return t.is_same(p); });
   };
-  Tensors copies;
+  Tensors copies, pieces;
   for (const Tensor& p : cell->object().parameters())
     if (p.is_leaf() && !is_cut(p)) copies.push_back(p);  // the others are whole for this call alone
-  for (const auto& pieces : optim::pieces_here())
-    for (const auto& p : pieces->pieces())
-      if (p.piece.defined() && !is_cut(p.whole) && !is_cut(p.piece)) copies.push_back(p.piece);
-  optim::leave_out_of_norms("copy of rank 0", std::move(copies));
+  for (const auto& all : optim::pieces_here())
+    for (const auto& p : all->pieces()) {
+      std::erase_if(copies, [&](const Tensor& t) { return t.is_same(p.piece); });
+      if (p.piece.defined() && !is_within(group.members(), all->members()) && !is_cut(p.whole) &&
+          !is_cut(p.piece))
+        pieces.push_back(p.piece);
+    }
+  optim::have_copies(internal::collective::number_of(group), group.size(), rank, std::move(copies),
+                     std::move(pieces));
 }
 
 void cut_piece(const Tensor& parameter, const Tensor& piece) {
@@ -112,8 +133,13 @@ void cut_piece(const Tensor& parameter, const Tensor& piece) {
     if (t.is_same(parameter)) t = piece;
 }
 
-void count_copies_anew() {
-  if (const auto cell = internal::actors::current_cell()) cell->keep<CutOver>().counted = false;
+void count_copies_anew(const Group& replicas) {
+  const auto cell = internal::actors::current_cell();
+  if (!cell) return;
+  CutOver& over = cell->keep<CutOver>();
+  over.counted.clear();
+  optim::forget_copies();
+  over.replicas = replicas.members();
 }
 
 void put(Tensor& parameter, const Tensor& elements) {

@@ -48,10 +48,13 @@ void load_whole_state(nn::Module& module, const std::map<std::string, Tensor>& w
 /// norm of all gradients counts it wherever it is. Parameters that nobody has said this of are copies, equal
 /// on all ranks, and count on rank 0 alone.
 void cut_parameter(const Tensor& parameter);
-/// Leaves the copies of this actor out of norms, unless its rank is 0. Layers do so when they are called.
-void count_copies_once(size_t rank);
-/// The same again, since replicas have cut parameters into pieces.
-void count_copies_anew();
+/// Leaves the copies of this actor out of norms, unless its rank in the group is 0; a gradient of a copy that
+/// is another one there is refused. Layers and conversions do so when they are called.
+void count_copies_once(const Group& group, size_t rank);
+/// The same again, since the actor has become one of replicas, or is none any more (no group): pieces of
+/// parameters have come or gone. What replicas convert among them says nothing of copies, which they count
+/// once by themselves.
+void count_copies_anew(const Group& replicas = {});
 /// The actor has a piece in the place of a parameter, which is cut if that was.
 void cut_piece(const Tensor& parameter, const Tensor& piece);
 

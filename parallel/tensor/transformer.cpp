@@ -69,7 +69,7 @@ Part Attention::operator()(const Tensor& x) {
     throw_invalid(
         fmt::format("[attention] the input is {}, expected [batch, time, {}]", x.summary(), width_));
   const Tensor own = enter(x, group_, group_.size() > 1 ? str() : "");
-  count_copies_once(rank_);
+  count_copies_once(group_, rank_);
   const Tensor projected = ops::linear(own, in_proj_weight, in_proj_bias);
   const int64_t heads = sizes_[rank_];
   return out_proj(heads ? nn::mixed_heads(projected, heads, options_.causal, dropout_) : projected);

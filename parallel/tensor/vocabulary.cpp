@@ -61,7 +61,7 @@ void VocabularyEmbedding::reset(Generator& generator) {
 
 Part VocabularyEmbedding::operator()(const Tensor& ids) {
   check_ids("vocabulary_embedding", ids, count_);
-  count_copies_once(rank_);
+  count_copies_once(group_, rank_);
   const std::string layer = group_.size() > 1 ? str() : "";
   if (!sizes_[rank_]) {
     Shape shape = ids.shape();

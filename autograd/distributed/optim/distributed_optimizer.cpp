@@ -277,10 +277,15 @@ ContextGradients DistributedOptimizer::gradients() {
   return {[this](bool largest) {
             return ask_all_async("the norm of the gradients",
                                  [&](size_t i) { return kSizes.send(actors_[i], key_, largest); })
-                .then([](const ValueList& answers) {
+                .then([owners = owners_](const ValueList& answers) {
                   std::vector<double> sizes;
-                  for (const Value& v : answers)
-                    for (const double size : kSizes.answer_in(v)) sizes.push_back(size);
+                  std::vector<std::pair<std::string, std::vector<CopySizes>>> copies;
+                  for (size_t i = 0; i < answers.size(); ++i) {
+                    SizesHere here = kSizes.answer_in(answers[i]);
+                    sizes.insert(sizes.end(), here.counted.begin(), here.counted.end());
+                    copies.emplace_back(owners[i].actor, std::move(here.copies));
+                  }
+                  check_copies(copies);
                   return sizes;
                 });
           },

@@ -237,7 +237,7 @@ Task<int64_t> step(Actor&, std::string key, GroupOptions options, double factor)
   co_return updated;
 }
 
-std::vector<double> sizes(Actor&, internal::actors::Invocation& call, const std::string& key, bool largest) {
+SizesHere sizes(Actor&, internal::actors::Invocation& call, const std::string& key, bool largest) {
   const Updated& updated = attached_to(*call.cell(), key).updated;
   updated.check(*call.cell());
   const Tensors& parameters = updated.tensors;
@@ -246,7 +246,14 @@ std::vector<double> sizes(Actor&, internal::actors::Invocation& call, const std:
     for (size_t i = 0; i < grads.size(); ++i)
       if (std::ranges::any_of(elsewhere, [&](const Tensor& t) { return t.is_same(parameters[i]); }))
         grads[i] = {};
-  return gradient_sizes(grads, largest);
+  Sizes by_number;
+  const std::vector<double> all = gradient_sizes(grads, largest);
+  for (size_t i = 0; i < grads.size(); ++i)
+    if (grads[i].defined()) by_number[i] = all[i];
+  SizesHere here;
+  if (!largest) here.copies = count_once(parameters, updated.names, by_number);  // else once is as often
+  for (const auto& [number, s] : by_number) here.counted.push_back(s);
+  return here;
 }
 
 void scale(Actor&, internal::actors::Invocation& call, const std::string& key, double factor, bool wide) {

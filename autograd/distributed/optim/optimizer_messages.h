@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "actors/worker/common_method.h"
+#include "autograd/distributed/optim/copies.h"
 #include "core/codec/plain_struct.h"
 #include "core/tensor/shape.h"
 #include "core/tensor/tensor.h"
@@ -35,9 +36,14 @@ inline constexpr CommonMethod<GroupNames(std::string key, std::string name, std:
 /// parameters had one.
 inline constexpr CommonMethod<int64_t(std::string key, GroupOptions options, double factor)> kStep{
     "optim.step"};
+/// Of gradients: those that norms count, and those that are to be equal on several actors.
+struct SizesHere {
+  std::vector<double> counted;
+  std::vector<CopySizes> copies;
+};
 /// Optimizer to its actors: gradients are to be clipped. A size for each parameter: its norm, or its largest
 /// element.
-inline constexpr CommonMethod<std::vector<double>(std::string key, bool largest)> kSizes{"optim.sizes"};
+inline constexpr CommonMethod<SizesHere(std::string key, bool largest)> kSizes{"optim.sizes"};
 /// Optimizer to its actors: gradients are clipped, or unscaled; `wide` as in scale_gradients().
 inline constexpr CommonMethod<void(std::string key, double factor, bool wide)> kScale{"optim.scale"};
 /// Optimizer to its actors: state().

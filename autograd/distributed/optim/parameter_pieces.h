@@ -7,6 +7,7 @@
 
 #include "core/async/future.h"
 #include "core/tensor/tensor.h"
+#include "core/value/value.h"
 
 namespace troupe::optim {
 
@@ -36,6 +37,8 @@ class ParameterPieces {
   virtual void give_up(const Error& why) = 0;
   /// The actor's parameters have been given values, not by a step.
   virtual void written() {}
+  /// Those who have the pieces of all, as a group has them.
+  virtual const std::vector<ObjectId>& members() const = 0;
   /// "Shard::state", for errors.
   virtual const char* word() const = 0;
 };
