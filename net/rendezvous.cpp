@@ -47,5 +47,6 @@ void Rendezvous::complete() { say(words_.complete); }
 void say_committed() { say(kCommittedWord); }
 void say_stopping() { say(kStoppingWord); }
 void say_done() { say(kDoneWord); }
+void say_failed() { say(kFailedWord); }
 
 }  // namespace troupe::internal::net

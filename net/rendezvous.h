@@ -1,5 +1,5 @@
 // Workers tell the launcher that started them when they begin to wait for each other, when all have come, and
-// of an end that they were asked for; worker 0 also of its checkpoints, and of the driver's end.
+// of an end that they were asked for; worker 0 also of its checkpoints, and how the driver ends.
 #pragma once
 #include <string>
 
@@ -12,7 +12,7 @@ struct RendezvousWords {
   char waits, complete;
 };
 inline constexpr RendezvousWords kDriverWords{'w', 'c'}, kWorkerWords{'j', 'm'};
-inline constexpr char kCommittedWord = 'k', kStoppingWord = 's', kDoneWord = 'd';
+inline constexpr char kCommittedWord = 'k', kStoppingWord = 's', kDoneWord = 'd', kFailedWord = 'f';
 
 /// The number of an open pipe, and what tells it from others that may have this number later.
 std::string text_of_pipe(int descriptor);
@@ -38,5 +38,7 @@ void say_committed();
 void say_stopping();
 /// Says that the driver has come to its end: another start would do all of that once more.
 void say_done();
+/// Says that the driver has failed: what other workers come to from here on is its consequence.
+void say_failed();
 
 }  // namespace troupe::internal::net

@@ -191,7 +191,7 @@ uint64_t Session::keep(const Future<Value>& future, std::string what) {
   if (kept_.size() >= prune_at_) {
     std::erase_if(kept_, [&](const Kept& k) {
       const auto* r = k.future.peek();
-      if (r && !r->ok()) failures_.push_back(k.what + ": " + r->error().what());
+      if (r && !r->ok()) failures_.push_back({k.what + ": " + r->error().what(), r->error().kind()});
       return r != nullptr;
     });
     prune_at_ = std::max<size_t>(64, 2 * kept_.size());
@@ -200,10 +200,10 @@ uint64_t Session::keep(const Future<Value>& future, std::string what) {
   return last_number_;
 }
 
-std::vector<std::string> Session::unseen_failures() {
+std::vector<Session::Failure> Session::unseen_failures() {
   std::erase_if(kept_, [&](const Kept& k) {
     const auto* r = k.future.peek();
-    if (r && !r->ok()) failures_.push_back(r->error().what());
+    if (r && !r->ok()) failures_.push_back({r->error().what(), r->error().kind()});
     return r != nullptr;
   });
   return std::exchange(failures_, {});

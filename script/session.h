@@ -102,8 +102,12 @@ class Session {
   /// What it comes from goes on although the future is dropped, and its error is told if nobody looks. A
   /// number for seen().
   uint64_t keep(const Future<Value>& future, std::string what);
+  struct Failure {
+    std::string text;
+    ErrorKind kind;
+  };
   /// Errors of calls that ended meanwhile, and whose results nobody asked for; each once.
-  std::vector<std::string> unseen_failures();
+  std::vector<Failure> unseen_failures();
   /// Somebody looked at the result, or waits for it: its error needs no telling.
   void seen(uint64_t number);
 
@@ -121,7 +125,7 @@ class Session {
   std::vector<Kept> kept_;  // calls without an answer, so that they go on
   size_t prune_at_ = 64;
   uint64_t last_number_ = 0;
-  std::vector<std::string> failures_;
+  std::vector<Failure> failures_;
 };
 
 }  // namespace troupe::script

@@ -226,7 +226,26 @@ TEST_CASE("a folder with checkpoints is used with resume alone, and without any 
   same_end(job_run({(folder.path / "run").string(), true, 0, 2}), whole);
   const Error e = error_of([&] { (void)job_run({(folder.path / "run").string()}); });
   CHECK(e.kind() == ErrorKind::invalid);
-  CHECK_THAT(e.what(), Contains("has checkpoints, the newest of step 18: --resume goes on from there"));
+  CHECK_THAT(e.what(),
+             Contains("has checkpoints, the newest of step 18: Checkpoints::resume goes on from there"));
+  const Error by_flags =
+      error_of([&] { (void)job_run({.dir = (folder.path / "run").string(), .by_flags = true}); });
+  CHECK_THAT(by_flags.what(),
+             Contains("has checkpoints, the newest of step 18: --resume goes on from there"));
+}
+
+TEST_CASE("a job that its launcher has started before goes on by itself") {
+  for (const char* name : {"TROUPE_RESTART", "TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"}) {
+    INFO(name);
+    const testing::Folder folder;
+    const std::string dir = (folder.path / "run").string();
+    const JobRun whole = job_run({.dir = dir});
+    setenv(name, "0", 1);
+    CHECK_THAT(error_of([&] { (void)job_run({.dir = dir}); }).what(), Contains("has checkpoints"));
+    setenv(name, "1", 1);
+    same_end(job_run({.dir = dir}), whole);
+    unsetenv(name);
+  }
 }
 
 TEST_CASE("a job that is to go on, and has no folder, is refused") {

@@ -270,6 +270,31 @@ TEST_CASE("a worker of another job is told so where two jobs have one address an
   ends_well(driver);
 }
 
+TEST_CASE("a worker of torchrun's start before this one is of another job, where one agent counts them",
+          "[process]") {
+  std::map<std::string, std::string> variables = {{"RANK", "1"},
+                                                  {"WORLD_SIZE", "4"},
+                                                  {"LOCAL_WORLD_SIZE", "4"},
+                                                  {"MASTER_ADDR", "host0"},
+                                                  {"MASTER_PORT", "29500"},
+                                                  {"TORCHELASTIC_RUN_ID", "none"},
+                                                  {"TROUPE_TOKEN", kToken}};
+  const auto job = [&] {
+    const auto e = troupe::LaunchEnvironment::read([&](const std::string& name) {
+      const auto at = variables.find(name);
+      return at == variables.end() ? std::nullopt : std::optional(at->second);
+    });
+    return e ? e->job : "nothing";
+  };
+  CHECK(job() == "torchrun-none.0");
+  variables["TORCHELASTIC_RESTART_COUNT"] = "1";
+  CHECK(job() == "torchrun-none.1");
+  variables["LOCAL_WORLD_SIZE"] = "2";  // agents that restart what others have lost count nothing
+  CHECK(job() == "torchrun-none");
+  variables["TROUPE_JOB"] = "mine";
+  CHECK(job() == "mine");
+}
+
 TEST_CASE("of two processes with one rank the second is refused, and the cluster forms with the first",
           "[process]") {
   Site site;

@@ -6,6 +6,7 @@
 #include "tests/process/launcher.h"
 #include "tests/support/folder.h"
 
+using Catch::Contains;
 using troupe::testing::content;
 using troupe::testing::Folder;
 using troupe::testing::kTroupeCommand;
@@ -150,6 +151,27 @@ TEST_CASE("with --keep-going the job outlives workers, and its code is the drive
   for (const char* text : {") exited with code 7; the job goes on without it (--keep-going)",
                            ") was killed by signal 9 (SIGKILL); the job goes on without it (--keep-going)"})
     CHECK(Launcher::count(job.errors, text) == 1);
+}
+
+TEST_CASE("with --keep-going nothing is said of workers that end with the driver", "[process]") {
+  // It has failed, and they hear of it.
+  Launcher job({"-n", "3", "--keep-going", program("endings"), "--mode", "unmade"});
+  CHECK(job.exit_code() == 1);
+  CHECK_THAT(job.errors, Contains("w0: error: ") && !Contains("goes on") && !Contains("w1 (pid"));
+  for (const std::string end : {"0", "9"}) {
+    Folder folder;
+    const auto gate = (folder.path / "gate").string();
+    REQUIRE(mkfifo(gate.c_str(), 0600) == 0);
+    // w1 fails when w0 has ended.
+    auto late = shell(
+        "if [ $RANK = 0 ]; then exec 3>" + gate + "; exit " + end + "; fi; read x <" + gate + "; exit 3",
+        {"-n", "2", "--keep-going"});
+    INFO(late.errors);
+    CHECK(late.exit_code() == std::atoi(end.c_str()));
+    CHECK_THAT(late.errors, !Contains("goes on"));
+    if (end == "0")
+      CHECK_THAT(late.errors, Contains(") exited with code 3, after w0 had ended with code 0\n"));
+  }
 }
 
 TEST_CASE("a worker that ends before it has joined ends the job that waits for it", "[process]") {

@@ -44,7 +44,7 @@ struct Stopping {
     CHECK(Process::count(job.output, "counted ") == begun);
     CHECK(newest() == static_cast<int64_t>(begun));
     CHECK(Process::count(job.output, "the loop is over") == 0);
-    CHECK_THAT(job.errors, Contains("has a checkpoint of step " + std::to_string(begun) + ": --resume"));
+    CHECK_THAT(job.errors, Contains("has a checkpoint of step " + std::to_string(begun) + ": the same"));
   }
 };
 
@@ -231,6 +231,21 @@ TEST_CASE("a job without a folder is interrupted at once", "[process]") {
   job.signal(SIGTERM);
   CHECK(job.exit_code() == 143);
   CHECK_THAT(job.output, !Contains("counted"));
+  CHECK_THAT(job.errors,
+             Contains("w0: [job] SIGTERM ends the loop, and nothing of it is saved: the job has no "
+                      "folder of checkpoints (--checkpoint DIR)\n"));
+}
+
+TEST_CASE("a job without a folder and without launch() says the same, and is killed by the signal",
+          "[process]") {
+  const auto [number, name] = GENERATE(std::pair(SIGINT, "Ctrl-C"), std::pair(SIGTERM, "SIGTERM"));
+  Process job({program("stopping"), "--mode", "alone", "--ms", "3000"});
+  job.await("step 0 begins");
+  job.signal(number);
+  CHECK(job.exit_code() == 128 + number);
+  CHECK(job.errors == std::string("[job] ") + name +
+                          " ends the loop, and nothing of it is saved: the job has no folder of checkpoints "
+                          "(--checkpoint DIR)\n");
 }
 
 // ---- scripts
@@ -314,7 +329,35 @@ TEST_CASE("a script without a job loses a worker that is told to end, and the wo
                        "while true do spawn('Slow', 'w1'):count(1):get() end"));
   job.await("the loop is over");
   REQUIRE(kill(std::atoi(job.line("w1 has pid ").c_str()), SIGTERM) == 0);
-  CHECK(job.exit_code() == 1);
+  CHECK(job.exit_code() == 4);
   job.await_nothing_left();
   CHECK_THAT(job.errors, Contains("worker w1 ") && !Contains("comes to its end by itself"));
+}
+
+TEST_CASE("a script whose job has no folder says, when it is interrupted, that nothing is saved",
+          "[process]") {
+  if (no_shell()) return;
+  const auto [number, name] = GENERATE(std::pair(SIGINT, "Ctrl-C"), std::pair(SIGTERM, "SIGTERM"));
+  Process job({troupe::testing::kTroupeCommand, "repl", "-e",
+               "for step in job():steps(2) do print('begins'); io.stdout:flush(); while true do end end"});
+  job.await("begins");
+  job.signal(number);
+  CHECK(job.exit_code() == 128 + number);
+  CHECK_THAT(job.errors, Contains(std::string("[job] ") + name +
+                                  " ends the loop, and nothing of it is saved: the job has no folder of "
+                                  "checkpoints (--checkpoint DIR)\n"));
+}
+
+TEST_CASE("calls that a script does not wait for, to a worker that is lost, end it with the code of that",
+          "[process]") {
+  if (no_shell()) return;
+  Process job(
+      {troupe::testing::kTroupeCommand, "repl", "-n", "2", "-e",
+       "local slow = spawn('Slow', 'w1'); local pid = slow:pid():get(); forgotten = slow:count(1000000); "
+       "print('pid ' .. pid); io.stdout:flush(); while not forgotten:ready() do end",
+       program("stopping")});
+  job.await("pid ");
+  REQUIRE(kill(std::atoi(job.line("pid ").c_str()), SIGKILL) == 0);
+  CHECK(job.exit_code() == 4);
+  job.await_nothing_left();
 }

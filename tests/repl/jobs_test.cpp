@@ -126,3 +126,54 @@ TEST_CASE("the shell's flags of checkpoints are read, and refused without a fold
   CHECK_THAT(parse({"--checkpoint"}, options = {}), Contains("--checkpoint needs a folder"));
   CHECK_THAT(parse({"--checkpoint-every", "0"}, options = {}), Contains("needs a number above 0, got '0'"));
 }
+
+TEST_CASE("flags of the shell behind a program are refused, and its own are its own") {
+  const auto parse = [](const std::vector<std::string>& arguments, repl::ReplOptions& options) {
+    std::ostringstream out, err;
+    const auto code = repl::parse_repl(arguments, options, out, err);
+    return code ? std::to_string(*code) + " " + err.str() : "";
+  };
+  repl::ReplOptions options;
+  for (const char* flag : {"-e", "-i", "-n", "-w"}) {
+    CHECK_THAT(parse({"./prog", "--its", "own", flag, "2"}, options = {}),
+               Contains("2 troupe repl: " + std::string(flag) + " stands behind the program") &&
+                   Contains("write " + std::string(flag) +
+                            " before ./prog, or, if the program has such a flag, "
+                            "-- before it"));
+    CHECK(parse({"-e", "print(1)", "./prog", "--its", "--", flag, "2", "a.lua", "-e"}, options = {}) == "");
+    CHECK(options.program_arguments == std::vector<std::string>{"--its", flag, "2"});
+    CHECK((options.code == "print(1)" && options.script == "a.lua"));
+    CHECK(options.arguments == std::vector<std::string>{"a.lua", "-e"});
+  }
+  CHECK(parse({"./prog", "--checkpoint", "run", "a.lua"}, options = {}) == "");
+  CHECK(options.checkpoints.dir == "");
+}
+
+TEST_CASE("an error of C++ that ends a script gives its exit code, and one that was caught gives none") {
+  repl::Interpreter interpreter(Cluster::in_process(2), {}, {});
+  const auto code = [&](const std::string& text) { return interpreter.run(text, "=test", false).code; };
+  CHECK(code("print()") == 0);
+  CHECK(code("error('mine')") == kExitFailed);
+  CHECK(code("syntax error") == kExitFailed);
+  CHECK(code("ops.matmul(1)") == kExitFailed);
+  CHECK(code("a = spawn('Module', 'w1', nn.linear(2, 2)); a:forward(ops.ones(1, 2)):get()") == 0);
+  interpreter.cluster().worker().members().mark_lost(1, Error(ErrorKind::disconnected, "w1 was killed"));
+  const std::string lost = "a:forward(ops.ones(1, 2)):get()";
+  CHECK(code(lost) == kExitPeerLost);
+  CHECK(code("local ok, why = pcall(function() " + lost + " end); error(why, 0)") == kExitPeerLost);
+  CHECK(code("coroutine.wrap(function() " + lost + " end)()") == kExitPeerLost);
+  CHECK(code("local ok, why = pcall(function() " + lost + " end); error('mine')") == kExitFailed);
+  CHECK(code("local ok, why = pcall(function() " + lost + " end); error({why})") == kExitFailed);
+  CHECK(code("local ok, why = pcall(function() " + lost + " end)") == 0);
+}
+
+TEST_CASE("a script whose checkpoint is refused has the exit code that says so") {
+  const testing::Folder folder;
+  const auto code = [&](const std::string& text) {
+    repl::Interpreter interpreter(
+        Cluster::in_process(1, {}, {.checkpoints = {(folder.path / "run").string(), true, 1, 2}}), {}, {});
+    return interpreter.run(text, "=test", false).code;
+  };
+  CHECK(code("kept = keep{n = 1}; for step in job():steps(1) do end") == 0);
+  CHECK(code("for step in job():steps(2) do end") == kExitCheckpoint);
+}

@@ -309,7 +309,9 @@ def joining():
     run(["repl", "-n", "3", "-e", "print(1)", "/bin/true"], 3, "exited with code 0 before it had joined the cluster that w0 was waiting for; a program")
     run(["repl", "-n", "3", "-e", "print(1)", "/bin/false"], 3, "exited with code 1 before it had joined the cluster")
     run(["repl", "-n", "2", "-e", "print(1)", "/bin/sleep", "1000"], 3, "after 0.2 s these workers have not joined: w1", TROUPE_JOIN_TIMEOUT="0.2")
-    run(["run", "-n", "2", troupe, "repl"], 2, "it starts its workers itself, and was started as one of 2: write troupe repl -n 2")
+    run(["run", "-n", "2", troupe, "repl"], 2, "it starts its workers itself, and was started as number 0 of 2 (RANK): write troupe repl -n 2")
+    run(["repl", "-e", "print(1)"], 2, "was started as number 1 of 2 (RANK): write troupe repl -n 2, with the program behind it, in place of the "
+        "launcher, or unset RANK", RANK="1", WORLD_SIZE="2", MASTER_ADDR="localhost", MASTER_PORT="29500")
     shell = subprocess.Popen([troupe, "repl", "-n", "2", "-e", "print(1)", "/bin/sleep", "1000"], stderr=subprocess.PIPE, text=True)
     while not (children := subprocess.run(["pgrep", "-P", str(shell.pid), "sleep"], capture_output=True, text=True).stdout.split()):
         pass

@@ -50,6 +50,8 @@ class Process {
                                "MASTER_PORT",
                                "TORCHELASTIC_USE_AGENT_STORE",
                                "TORCHELASTIC_RUN_ID",
+                               "TORCHELASTIC_RESTART_COUNT",
+                               "SLURM_RESTART_COUNT",
                                "JOB_COMPLETION_INDEX",
                                "SLURM_JOB_ID",
                                "SLURM_NTASKS",

@@ -273,6 +273,7 @@ const std::string& Flags::picture(const std::string& name, std::string initial, 
 
 const Checkpoints& Flags::checkpoints() & {
   Checkpoints& value = parser_->checkpoints;
+  value.by_flags = true;
   add("--checkpoint", value.dir, "folder of checkpoints; without it, none are made");
   add("--resume", value.resume, "go on from the newest checkpoint in it, or begin if it has none");
   add("--checkpoint-every", value.every, "steps between them; 0: as often as takes 3 % of the time",

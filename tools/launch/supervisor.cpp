@@ -275,8 +275,11 @@ void Supervisor::on_ended(SupervisedWorker& worker, int status, const std::strin
     err_.drop(EPIPE);
     unread_ = true;
   }
+  hear_workers();  // what they had said before
   if (ending.failed() && options_.keep_going && worker.rank != 0 && meeting_ != Meeting::waiting) {
-    say(ending.text() + "; the job goes on without it (--keep-going)");
+    if (driver_failed_ || phase_ == JobPhase::judging) return;  // it ends with the driver
+    say(ending.text() + (phase_ == JobPhase::driver_ended ? ", after w0 had ended with code 0"
+                                                          : "; the job goes on without it (--keep-going)"));
     if (meeting_ == Meeting::unknown) ended_early_.push_back(ending);
   } else if (ending.failed()) {
     after_driver_ |= phase_ == JobPhase::driver_ended;
@@ -287,7 +290,6 @@ void Supervisor::on_ended(SupervisedWorker& worker, int status, const std::strin
       set_deadline(kJudging);
     phase_ = JobPhase::judging;
     failures_.push_back(ending);
-    hear_workers();                                                  // what they had said before
     if (ending.killed() && policy_.restarts(attempt())) kill_all();  // nothing to judge, nobody to wait for
   } else if (worker.rank == 0 && phase_ == JobPhase::running) {
     phase_ = JobPhase::driver_ended;
@@ -326,6 +328,7 @@ void Supervisor::hear_words(std::string_view words) {
     if (word == kDriverWords.complete) meeting_ = Meeting::complete, met_ = true;
     committed_ |= word == kCommittedWord;
     done_ |= word == kDoneWord;
+    driver_failed_ |= word == kFailedWord;
     if (word == kStoppingWord) take_time();
     if (word == kDoneWord) hurry();
     joining_ += (word == kWorkerWords.waits) - (word == kWorkerWords.complete);

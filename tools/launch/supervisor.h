@@ -123,6 +123,7 @@ class Supervisor {
   bool keeper_lost_ = false;              // ended by a stranger
   bool unread_ = false;                   // nobody reads what w0 prints any more, and it died of that
   bool met_ = false, committed_ = false, done_ = false;  // as in Attempt
+  bool driver_failed_ = false;                           // as w0 says, which has not ended yet
   bool stopping_ = false;                                // w0 comes to its end by itself, and takes its time
 };
 

@@ -26,6 +26,7 @@
 #include "tools/launch/process.h"
 #include "tools/repl/api/reference.h"
 #include "tools/repl/terminal/prompt.h"
+#include "troupe/cluster/exit_code.h"
 #include "troupe/cluster/launch.h"
 #include "troupe/launch/stop.h"
 #include "troupe/launch/stop_request.h"
@@ -41,6 +42,7 @@ A prompt in Lua 5.4 that drives a cluster: actors, calls, gradients, pipelines a
   troupe repl                     three workers in this process, and a prompt
   troupe repl -n 3                three processes: the prompt is worker w0
   troupe repl -n 3 ./prog         w1 and w2 are your program's, with its actors; the prompt takes the place of its driver
+  troupe repl -e CODE ./prog      flags of the shell stand before the program
   troupe repl file.lua a b        runs a script; arg[1] is "a"
   troupe repl -e 'print(1 + 1)'   runs code
   ... | troupe repl               runs what comes from standard input
@@ -228,14 +230,16 @@ int run_chunk(Interpreter& interpreter, const std::string& text, const std::stri
   if (interrupted && !outcome.ok) return kExitInterrupted;
   if (!outcome.ok) {
     std::fprintf(stderr, "%s\n", script::harmless(outcome.error, 1 << 14).c_str());
-    return 1;
+    return outcome.code;
   }
   try {
-    const auto failures = interpreter.session().unseen_failures();
-    for (const std::string& failure : failures)
+    int code = 0;
+    for (const auto& [failure, kind] : interpreter.session().unseen_failures()) {
       std::fprintf(stderr, "a call that nobody waited for failed: %s\n",
                    script::harmless(failure, 1 << 14).c_str());
-    return failures.empty() ? 0 : 1;
+      if (code != kExitPeerLost) code = kind == ErrorKind::disconnected ? kExitPeerLost : kExitFailed;
+    }
+    return code;
   } catch (const Error&) {
     return 0;
   }
@@ -247,7 +251,9 @@ bool has_prompt(const ReplOptions& options) {
 
 // Of a script: its job ends behind the step, if it has one.
 void end_by_job(int signal) noexcept {
-  if (!internal::take_signal(signal)) Interpreter::interrupt(signal);
+  if (internal::take_signal(signal)) return;
+  internal::say_unsaved(signal, "");
+  Interpreter::interrupt(signal);
 }
 
 int drive(Interpreter& interpreter, const ReplOptions& options) {
@@ -288,12 +294,11 @@ bool refused_launcher() {
   try {
     const auto launched = LaunchEnvironment::read();
     if (!launched || launched->world < 2) return false;
-    if (launched->rank == 0)
-      std::fprintf(
-          stderr,
-          "troupe repl: it starts its workers itself, and was started as one of %u: write troupe repl "
-          "-n %u, with the program behind it, in place of the launcher\n",
-          launched->world, launched->world);
+    std::fprintf(stderr,
+                 "troupe repl: it starts its workers itself, and was started as number %u of %u (%s): write "
+                 "troupe repl -n %u, with the program behind it, in place of the launcher, or unset %s\n",
+                 launched->rank, launched->world, launched->source.c_str(), launched->world,
+                 launched->source.c_str());
     return true;
   } catch (const Error&) {  // the shell does not read those variables
     return false;
@@ -373,8 +378,19 @@ std::optional<int> parse_repl(const std::vector<std::string>& arguments, ReplOpt
   }
   if (i < arguments.size() && !is_script(arguments[i])) {
     options.program = arguments[i++];
-    while (i < arguments.size() && !is_script(arguments[i]))
-      options.program_arguments.push_back(arguments[i++]);
+    for (bool its_own = false; i < arguments.size() && !is_script(arguments[i]); ++i) {
+      const std::string& a = arguments[i];
+      if (!its_own && a == "--") {
+        its_own = true;
+        continue;
+      }
+      if (!its_own && (a == "-e" || a == "-i" || a == "-n" || a == "-w"))
+        return usage(
+            fmt::format("{0} stands behind the program, whose flag it would be: write {0} before {1}, or, "
+                        "if the program has such a flag, -- before it",
+                        a, options.program));
+      options.program_arguments.push_back(a);
+    }
     if (in_process) return usage("-w is for workers in this process; a program's are processes: -n");
     if (!options.workers) options.workers = 2;
     if (options.workers < 2) return usage("with a program there have to be two processes at least: -n 2");
@@ -396,6 +412,7 @@ std::optional<int> parse_repl(const std::vector<std::string>& arguments, ReplOpt
 
 int repl_main(const std::vector<std::string>& arguments) {
   ReplOptions options;
+  options.checkpoints.by_flags = true;
   if (const auto code = parse_repl(arguments, options, std::cout, std::cerr)) return *code;
   if (refused_launcher()) return kExitUsage;
   int here = -options.workers;
@@ -462,7 +479,7 @@ int repl_main(const std::vector<std::string>& arguments) {
   } catch (const std::exception&) {
     std::fflush(stdout);
     std::fprintf(stderr, "troupe repl: %s\n", current_error().what());
-    return 1;
+    return internal::exit_code_of_exception();
   }
 }
 

@@ -15,6 +15,7 @@ struct Checkpoints {
   int64_t every = 0;
   int64_t keep = 2;          ///< so many of the newest stay
   bool unwitnessed = false;  ///< steps that are made again may come to other losses (Job::check)
+  bool by_flags = false;     ///< these are --checkpoint and --resume of a command, which texts then name
 };
 
 /// A checkpoint cannot be gone on from: kExitCheckpoint of launch().

@@ -57,6 +57,13 @@ int64_t restarts() {
   return attempt ? std::strtoll(attempt, nullptr, 10) : 0;
 }
 
+bool started_again() {
+  // torchrun's agents, and Slurm with a job that goes back into its queue.
+  for (const char* name : {"TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"})
+    if (const char* count = std::getenv(name); count && std::strtoll(count, nullptr, 10) > 0) return true;
+  return restarts() > 0;
+}
+
 Checkpoints rehearsed(Checkpoints checkpoints) {
   if (const auto rehearsal = Rehearsal::current())
     return {

@@ -29,6 +29,8 @@ struct Rehearsal {
 
 /// How often `troupe run` has started all workers before.
 int64_t restarts();
+/// Whether a launcher, any, has started this job before: what is in its folder is its own.
+bool started_again();
 /// What a program asks for, or what its rehearsal does.
 Checkpoints rehearsed(Checkpoints checkpoints);
 

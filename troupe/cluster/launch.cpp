@@ -22,12 +22,25 @@
 #include "troupe/checkpoint/job_messages.h"
 #include "troupe/checkpoint/rehearsal.h"
 #include "troupe/cluster/end_watch.h"
+#include "troupe/cluster/exit_code.h"
 #include "troupe/launch/stop.h"
 #include "troupe/launch/stop_request.h"
 
 namespace troupe {
+
+int internal::exit_code_of_exception() {
+  try {
+    throw;
+  } catch (const CheckpointRefused&) {
+    return kExitCheckpoint;
+  } catch (...) {
+    return current_error().kind() == ErrorKind::disconnected ? kExitPeerLost : kExitFailed;
+  }
+}
+
 namespace {
 
+using internal::exit_code_of_exception;
 using SteadyClock = std::chrono::steady_clock;
 
 // Takes SIGINT and SIGTERM on a thread of its own while it is alive. Made before any other thread, so that
@@ -96,17 +109,6 @@ void complain(const std::string& who, const char* text) {
   std::fprintf(stderr, "%s: error: %s\n", who.c_str(), text);
 }
 
-// Of the exception that is being handled, which is `e`.
-int code_of(const Error& e) {
-  try {
-    throw;
-  } catch (const CheckpointRefused&) {
-    return kExitCheckpoint;
-  } catch (...) {
-    return e.kind() == ErrorKind::disconnected ? kExitPeerLost : kExitFailed;
-  }
-}
-
 int drive(Cluster& cluster, Signals& signals, EndWatch& watch, const std::function<void(Cluster&)>& driver,
           Duration shutdown_timeout) {
   int code = 0;
@@ -115,6 +117,7 @@ int drive(Cluster& cluster, Signals& signals, EndWatch& watch, const std::functi
     signals.granted(internal::ask_to_stop(signals.received(), "w0"));
     if (internal::stop_asked()) return;
     interrupted = true;
+    internal::say_unsaved(signals.received(), "w0: ");
     cluster.worker().interrupt("[launch] interrupted");
     watch.driver_interrupted();
   });
@@ -133,10 +136,11 @@ int drive(Cluster& cluster, Signals& signals, EndWatch& watch, const std::functi
     const Error e = current_error();
     if (in_refused_child()) complain("w0", e.what());
     end_refused_child("the end of the driver's function");
+    if (!interrupted) internal::net::say_failed();  // before others end with it
     // After a signal other errors are its consequences. Not a shutdown's: other workers that were told to end
     // with it may have made `troupe run` send the signal.
     if (!interrupted || e.kind() == ErrorKind::deadline) complain("w0", e.what());
-    code = code_of(e);
+    code = exit_code_of_exception();
   }
   signals.on_signal(nullptr);
   if (interrupted)
@@ -235,7 +239,7 @@ int launch_with(Signals& signals, internal::actors::TypeRegistry hosting,
         code = process->serve(stop.future());
       } catch (...) {
         const Error e = current_error();
-        code = signals.received() ? 128 + signals.received() : code_of(e);
+        code = signals.received() ? 128 + signals.received() : exit_code_of_exception();
         if (!signals.received()) complain(who, e.what());
       }
       signals.on_signal(nullptr);
@@ -258,7 +262,7 @@ int launch_with(Signals& signals, internal::actors::TypeRegistry hosting,
     const Error e = current_error();
     if (signals.received()) return 128 + signals.received();
     complain(who, e.what());
-    return joined ? code_of(e) : kExitRendezvous;
+    return joined ? exit_code_of_exception() : kExitRendezvous;
   }
 }
 

@@ -65,7 +65,7 @@ struct Job::Parts {
   int64_t begin(int64_t total);
   void ended(int64_t step);
   bool resumed() const { return resumed_; }
-  std::shared_ptr<const StopSignal> stop_signal();
+  std::shared_ptr<const void> loop();
   bool stopping() const;
   void check(double number);
   static Parts*& current() {
@@ -90,8 +90,10 @@ struct Job::Parts {
   void write();
   void wait();
   void miss();
+  void throw_failure(int64_t step, Event why);
   std::string newest() const;
   Committer::Actions told(Event event);
+  const char* resume() const { return options_.by_flags ? "--resume" : "Checkpoints::resume"; }
   void leave() {
     if (current() == this) current() = nullptr;
   }
@@ -141,9 +143,9 @@ int64_t Job::Parts::begin(int64_t total) {
   only_parent_.emplace();
   folder_.emplace(dir_);
   const auto steps = datasets::committed_steps(dir_);
-  if (!steps.empty() && !options_.resume && internal::restarts() == 0)
+  if (!steps.empty() && !options_.resume && !internal::started_again())
     throw_invalid("[job] " + dir_ + " has checkpoints, the newest of step " + std::to_string(steps.back()) +
-                  ": --resume goes on from there; another folder begins anew");
+                  ": " + resume() + " goes on from there; another folder begins anew");
   if (before_checkpoints) before_checkpoints();
   if (auto problem = rest(kRestAtBegin)) throw *problem;
   given_ = internal::given_everywhere(workers_);
@@ -166,10 +168,10 @@ int64_t Job::Parts::begin(int64_t total) {
 void Job::Parts::ended(int64_t step) {
   if (options_.dir.empty()) return;
   check_process("job");
+  throw_failure(step, Event::due);
   Duration pause;
   {
     std::lock_guard lock(mutex_);
-    if (failure_) throw *std::exchange(failure_, std::nullopt);
     pause = std::max<Duration>(kLeastPause, kPausePerCost * cost_);
   }
   step_ = step;
@@ -181,8 +183,9 @@ void Job::Parts::ended(int64_t step) {
     save(step, Event::due);
   if (stops) {
     internal::log::warning(fmt::format(
-        "[job] ends as it was asked to ({}); {} has a checkpoint of step {}: --resume goes on from there",
-        internal::stop_asked() == SIGINT ? "Ctrl-C" : "SIGTERM", dir_, step));
+        "[job] ends as it was asked to ({}); {} has a checkpoint of step {}: {} goes on from there",
+        internal::stop_asked() == SIGINT ? "Ctrl-C" : "SIGTERM", dir_, step,
+        options_.resume ? "the same command" : resume()));
     internal::end_as_asked();
   }
   if (!rehearsal_) return;
@@ -192,8 +195,10 @@ void Job::Parts::ended(int64_t step) {
   if (rehearsed && step != total_) throw internal::RehearsalEnd();
 }
 
-std::shared_ptr<const StopSignal> Job::Parts::stop_signal() {
-  if (options_.dir.empty()) return {};
+std::shared_ptr<const void> Job::Parts::loop() {
+  if (options_.dir.empty())
+    return std::make_shared<const internal::UnsavedLoop>(options_.by_flags ? "--checkpoint DIR"
+                                                                           : "Checkpoints::dir");
   auto made = std::make_shared<const StopSignal>();
   stop_ = made;
   return made;
@@ -242,12 +247,25 @@ void Job::Parts::save(int64_t step, Event why) {
     }
     if (again) perform({Action::settle});
   }
-  std::lock_guard lock(mutex_);
-  if (!failure_) return;
-  const Error e = *std::exchange(failure_, std::nullopt);
-  // What is made anew from the checkpoint before is another matter, and needs no words.
-  if (why != Event::loop_ends || e.kind() == ErrorKind::disconnected || e.kind() == ErrorKind::cancelled)
-    throw e;
+  throw_failure(step, why);
+}
+
+void Job::Parts::throw_failure(int64_t step, Event why) {
+  std::optional<Error> failure;
+  {
+    std::lock_guard lock(mutex_);
+    failure = std::exchange(failure_, std::nullopt);
+  }
+  if (!failure) return;
+  const Error& e = *failure;
+  if (e.kind() == ErrorKind::disconnected)
+    throw Error(
+        e.kind(),
+        fmt::format("[job] the loop ends with step {}, which is in no checkpoint of {} ({}): it would "
+                    "have all actors that were there when the loop began, and {} had some of them: {}",
+                    step, dir_, newest(), e.worker().empty() ? "a worker" : e.worker(), e.message()),
+        e.trail(), e.worker());
+  if (why != Event::loop_ends || e.kind() == ErrorKind::cancelled) throw e;
   throw_error(e.kind(),
               fmt::format("[job] the loop ends with step {}, which is in no checkpoint of {} ({}): {}", step,
                           dir_, newest(), e.message()));
@@ -460,7 +478,7 @@ int64_t Job::begin(int64_t total) { return parts_->begin(total); }
 void Job::ended(int64_t step) { parts_->ended(step); }
 bool Job::resumed() const { return parts_->resumed(); }
 bool Job::stopping() const { return parts_->stopping(); }
-std::shared_ptr<const StopSignal> Job::stop_signal() { return parts_->stop_signal(); }
+std::shared_ptr<const void> Job::loop() { return parts_->loop(); }
 void Job::check(double number) { parts_->check(number); }
 void Job::check_current(double number) {
   if (Parts* loop = Parts::current()) loop->check(number);

@@ -41,9 +41,9 @@ class Job {
 
   class Iterator {
    public:
-    /// `stop`: asks the loop for its end, as long as there is one of these.
-    Iterator(Job* job, int64_t step, std::shared_ptr<const StopSignal> stop = nullptr)
-        : job_(job), step_(step), stop_(std::move(stop)) {}
+    /// `loop`: there as long as the loop goes on.
+    Iterator(Job* job, int64_t step, std::shared_ptr<const void> loop = nullptr)
+        : job_(job), step_(step), loop_(std::move(loop)) {}
     int64_t operator*() const { return step_; }
     /// Ends the step: throws what keeps checkpoints from being made, if it was the first one of a run or the
     /// third in a row, or of the last step; logs others. The program ends here once it is asked to
@@ -57,14 +57,14 @@ class Job {
    private:
     Job* job_;
     int64_t step_;
-    std::shared_ptr<const StopSignal> stop_;
+    std::shared_ptr<const void> loop_;
   };
   class Steps {
    public:
     Steps(Job& job, int64_t total) : job_(&job), total_(total) {}
     Iterator begin() const {
       const int64_t first = job_->begin(total_);
-      return {job_, first, job_->stop_signal()};
+      return {job_, first, job_->loop()};
     }
     Iterator end() const { return {job_, total_}; }
 
@@ -134,7 +134,7 @@ class Job {
   struct Parts;
   int64_t begin(int64_t total);
   void ended(int64_t step);
-  std::shared_ptr<const StopSignal> stop_signal();
+  std::shared_ptr<const void> loop();
   std::unique_ptr<Parts> parts_;
 };
 

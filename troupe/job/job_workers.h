@@ -76,11 +76,13 @@ class JobWorkers {
     if (layout)
       for (const auto& [path, worker] : *layout) hosts.insert(worker);
     for (const WorkerId id : members.lost())
-      if (!layout || hosts.contains(members.name_of(id))) throw *members.loss(id);
+      if (!layout || hosts.contains(members.name_of(id)))
+        throw Error(*members.loss(id)).with_worker(members.name_of(id));
     for (const auto& m : members.all()) hosts.erase(m.name);
     if (!hosts.empty())
-      throw_error(ErrorKind::disconnected,
-                  "[job] worker " + *hosts.begin() + ", which has actors of the job, is about to leave");
+      throw Error(ErrorKind::disconnected,
+                  "[job] worker " + *hosts.begin() + ", which has actors of the job, is about to leave")
+          .with_worker(*hosts.begin());
   }
 
   Cluster* const cluster_;

@@ -165,6 +165,9 @@ JobFacts facts_of(const Lookup& lookup, const Dialect& dialect, const std::strin
     job.id = *id;
   } else if (const auto run = lookup("TORCHELASTIC_RUN_ID")) {
     job.id = "torchrun-" + *run;
+    // Workers of a start before this one are another job's. Agents of several hosts count for themselves.
+    if (lookup("LOCAL_WORLD_SIZE") == world)
+      job.id += "." + lookup("TORCHELASTIC_RESTART_COUNT").value_or("0");
   }
   return job;
 }

@@ -20,7 +20,9 @@ namespace troupe {
 namespace {
 
 internal::Mutex stop_mutex;  // of who begins and ends to listen
-std::atomic<int> listeners{0};
+std::atomic<int> listeners{0}, unsaved_loops{0};
+std::atomic<const char*> unsaved_folder{nullptr};
+std::atomic<bool> unsaved_said{false};
 bool signals_are_taken = false;  // by launch()
 bool handled_int = false, handled_term = false;
 std::atomic<int> asked{0};
@@ -44,7 +46,11 @@ bool note(int signal) {
 // In a signal handler, of a program without launch().
 void on_signal(int signal) {
   const int error = errno;
-  if (note(signal)) {
+  if (listeners == 0) {
+    internal::say_unsaved(signal, "");
+    ::signal(signal, SIG_DFL);
+    raise(signal);
+  } else if (note(signal)) {
     constexpr char text[] = "asked to end: that is what comes next (again ends it now)\n";
     if (write(STDERR_FILENO, text, sizeof text - 1) < 0) {  // nobody reads it
     }
@@ -67,7 +73,8 @@ void handle(int signal, bool& handled, bool wanted) {
   else if (!wanted && handled && there.sa_handler == on_signal)
     handled = ::signal(signal, SIG_DFL) == SIG_ERR;
 }
-void handle_both(bool wanted) {
+void handle_both() {
+  const bool wanted = listeners + unsaved_loops > 0 && !signals_are_taken;
   handle(SIGINT, handled_int, wanted);
   handle(SIGTERM, handled_term, wanted);
 }
@@ -76,15 +83,45 @@ void handle_both(bool wanted) {
 
 StopSignal::StopSignal() {
   std::lock_guard lock(stop_mutex);
-  if (++listeners == 1 && !signals_are_taken) handle_both(true);
+  ++listeners;
+  handle_both();
 }
 StopSignal::~StopSignal() {
   std::lock_guard lock(stop_mutex);
-  if (--listeners == 0) handle_both(false);
+  --listeners;
+  handle_both();
 }
 bool StopSignal::received() const { return asked != 0; }
 
 namespace internal {
+
+UnsavedLoop::UnsavedLoop(const char* folder) {
+  std::lock_guard lock(stop_mutex);
+  unsaved_folder = folder;
+  unsaved_said = false;
+  ++unsaved_loops;
+  handle_both();
+}
+UnsavedLoop::~UnsavedLoop() {
+  std::lock_guard lock(stop_mutex);
+  --unsaved_loops;
+  handle_both();
+}
+
+void say_unsaved(int signal, const char* who) noexcept {
+  if (unsaved_loops == 0 || unsaved_said.exchange(true)) return;
+  const int error = errno;
+  char text[256];
+  size_t size = 0;
+  for (const char* part :
+       {who, "[job] ", signal == SIGINT ? "Ctrl-C" : "SIGTERM",
+        " ends the loop, and nothing of it is saved: the job has no folder of checkpoints (",
+        unsaved_folder.load(), ")\n"})
+    for (; *part && size < sizeof text; ++part) text[size++] = *part;
+  if (write(STDERR_FILENO, text, size) < 0) {  // nobody reads it
+  }
+  errno = error;
+}
 
 StopCatcher::StopCatcher(bool own_signals) : own_signals_(own_signals), before_(caught) {
   std::lock_guard lock(stop_mutex);

@@ -48,6 +48,18 @@ class StopCatcher {
   const bool own_signals_, before_;
 };
 
+/// While one lives, a loop of a job goes on that nobody saves: a signal that ends the program says so.
+class UnsavedLoop {
+ public:
+  /// `folder`: what gives the job one, "Checkpoints::dir"; a literal.
+  explicit UnsavedLoop(const char* folder);
+  ~UnsavedLoop();
+  UnsavedLoop(const UnsavedLoop&) = delete;
+  UnsavedLoop& operator=(const UnsavedLoop&) = delete;
+};
+/// Says so, if there is such a loop, once, behind `who`. May be called in a signal handler.
+void say_unsaved(int signal, const char* who) noexcept;
+
 /// A signal has come. False: nothing here ends by itself.
 bool ask_to_stop(int signal);
 /// That signal; 0: none.

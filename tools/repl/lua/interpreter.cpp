@@ -11,6 +11,8 @@
 #include "script/show.h"
 #include "tools/repl/lua/hints.h"
 #include "tools/repl/lua/objects.h"
+#include "troupe/cluster/exit_code.h"
+#include "troupe/cluster/launch.h"
 
 namespace troupe::repl {
 namespace {
@@ -114,6 +116,7 @@ int protect(lua_State* L, int (*f)(lua_State*)) {
     text = current_error().what();
   } catch (const std::exception& e) {
     text = e.what();
+    of(L).note_error(text, internal::exit_code_of_exception());
   }
   luaL_where(L, 1);
   push(L, std::string_view(text));
@@ -322,6 +325,8 @@ ChunkOutcome Interpreter::outcome_of(int status, const std::string& text) {
   out.ok = false;
   out.interrupted = script::Session::interrupted();
   out.error = lua_type(L_, -1) == LUA_TSTRING ? std::string(text_at(L_, -1)) : luaL_typename(L_, -1);
+  const auto& [last, code] = last_error_;
+  out.code = !last.empty() && out.error.find(last) != std::string::npos ? code : kExitFailed;
   out.error += hint(out.error, text);
   lua_settop(L_, 0);
   return out;

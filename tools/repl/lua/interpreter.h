@@ -19,6 +19,7 @@ struct ChunkOutcome {
   bool interrupted = false;
   bool incomplete = false;  ///< not compiled: the text goes on (an open block, an open string)
   std::string error;
+  int code = 0;  ///< that a script ends with: of the C++ error, if it is one
 };
 
 /// Runs Lua on the thread that made it. Global functions and tables are listed in docs/reference/shell.md.
@@ -45,6 +46,8 @@ class Interpreter {
   /// Ends what runs, whatever it catches; exit_code() says what a script has asked for.
   void exit(int code);
   std::optional<int> exit_code() const { return exit_code_; }
+  /// An error with this text, whose exit code is that, is about to become one of Lua's.
+  void note_error(const std::string& text, int code) { last_error_ = {text, code}; }
   Cluster& cluster() { return *cluster_; }
   /// Ends the cluster, and makes another one. `invalid` within a function of this shell that calls others.
   void remake_cluster(lua_State* L, int workers);
@@ -91,6 +94,7 @@ class Interpreter {
   int depth_ = 0;  // functions of this shell that run within each other
   std::optional<int> exit_code_;
   std::string warning_;  // the parts of one that have come
+  std::pair<std::string, int> last_error_;
   std::map<lua_State*, std::vector<std::shared_ptr<script::Step>>> steps_;
   static void* allocate(void* self, void* at, size_t old_size, size_t new_size);
 };

@@ -108,8 +108,8 @@ void run_and_tell(Interpreter& interpreter, const std::string& text) {
   else if (!outcome.ok)
     complain(outcome.error);
   try {
-    for (const std::string& failure : interpreter.session().unseen_failures())
-      complain("a call that nobody waited for failed: " + failure);
+    for (const auto& [text_of_it, kind] : interpreter.session().unseen_failures())
+      complain("a call that nobody waited for failed: " + text_of_it);
   } catch (const Error&) {  // there is no cluster
   }
 }
