@@ -12,6 +12,12 @@ using actors::Service;
 inline constexpr Service<void(uint64_t number, std::string type, uint64_t constructor, ValueList arguments,
                               std::string name, uint64_t seed, std::string path)>
     kSpawn{"ref.spawn", {.takes_unplaced = true}};
+/// Creator to owner: the result of a call will be the object `number`. The call comes later: it waits behind
+/// calls for which there is no room.
+inline constexpr Service<void(uint64_t number)> kExpect{"ref.expect"};
+/// Creator to owner: the call of an expected result will not come, and why not. (`worker`: that was lost.)
+inline constexpr Service<void(uint64_t number, ErrorKind kind, std::string message, std::string worker)>
+    kNotCalled{"ref.not_called"};
 /// Holder to owner: another worker gave it its first reference to the object.
 inline constexpr Service<void(WorkerId creator, uint64_t number)> kRegister{"ref.register"};
 /// Holder to owner: it has no reference to the object any more. How often the owner granted it one.

@@ -87,6 +87,12 @@ std::shared_ptr<RefTable> RefTable::install(actors::Worker& worker) {
   kSpawn.serve(worker, [t](actors::Invocation& call, uint64_t number, auto&&... made) {
     t->on_spawn(call, number, std::move(made)...);
   });
+  kExpect.serve(worker,
+                [t](actors::Invocation& call, uint64_t number) { t->expect_value(call.from(), number); });
+  kNotCalled.serve(worker, [t, self](actors::Invocation& call, uint64_t number, ErrorKind kind,
+                                     const std::string& message, const std::string& lost) {
+    t->not_called({self, call.from(), number}, Error(kind, message).with_worker(lost));
+  });
   kRegister.serve_later(worker, [t, self](const auto& call, WorkerId creator, uint64_t number) {
     t->on_register(call, {self, creator, number});
   });

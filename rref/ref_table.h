@@ -123,6 +123,7 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   std::optional<Error> gone_with_worker(const ObjectId& id) const TROUPE_REQUIRES(mutex_);
   Error gone(const ObjectId& id) const TROUPE_REQUIRES(mutex_);
   void expect_value(WorkerId from, uint64_t number);
+  void not_called(const ObjectId& id, const Error& why);
   void store_result(actors::Invocation& call, const Result<Value>& result);
   Value keep_result(const actors::Invocation& call, const Value& result);
   void finish_value(const ObjectId& id, StoredResultPtr value);

@@ -19,7 +19,7 @@ HandlePtr RefTable::remote(const Handle& actor, const char* method, const std::s
                            actors::CallOptions options) {
   actors::Worker& worker = this->worker();
   const WorkerId owner = actor.id().owner;
-  const bool mine = owner == worker.id();
+  const bool mine = owner == worker.id(), waits = worker.calls_wait(owner);
   std::unique_lock order(spawn_mutex_, std::defer_lock);
   if (!mine) order.lock();
   const ObjectId id{owner, worker.id(), worker.next_number()};
@@ -33,11 +33,22 @@ HandlePtr RefTable::remote(const Handle& actor, const char* method, const std::s
     failure = holder_.failure(actor.id());
   }
   auto handle = std::make_shared<Handle>(shared_from_this(), id, type);
+  // Numbers come to the owner in their order, also that of a call which others keep from leaving.
+  if (!failure && waits && !mine) failure = kExpect.tell(worker, owner, id.number);
   if (!failure) {
     options.one_way = true;
     options.store_as = id.number;
+    options.in_line = waits;
+    options.held = &actor;
+    if (waits && !mine) order.unlock();
     const auto sent = worker.call(actor.id(), actor.type() + "::" + method, net::method_id(method),
                                   std::move(args), options);
+    if (waits) {
+      sent.on_ready([handle](const Result<Value>& r) {  // until then the result has a reference
+        if (!r.ok()) handle->table().not_called(handle->id(), r.error());
+      });
+      return handle;
+    }
     if (const auto* result = sent.peek(); result && !result->ok()) failure = result->error();
   }
   if (failure && mine) finish_value(id, failed(std::move(*failure)));
@@ -49,14 +60,25 @@ HandlePtr RefTable::remote(const Handle& actor, const char* method, const std::s
   return handle;
 }
 
-// The call that makes it has arrived: from now on it has an owner and may be asked for.
+// Of a result that is expected. Its owner tells who asks for it.
+void RefTable::not_called(const ObjectId& id, const Error& why) {
+  actors::Worker* worker = living_worker();
+  if (!worker) return;
+  if (id.owner == worker->id())
+    finish_value(id, failed(why));
+  else
+    kNotCalled.tell(*worker, id.owner, id.number, why.kind(), why.message(), why.worker());
+}
+
+// The call that makes it has arrived, or will: from now on it has an owner and may be asked for.
 void RefTable::expect_value(WorkerId from, uint64_t number) {
   ObjectId id;
   {
     Lock lock(mutex_);
     if (!worker_) return;
     id = {worker_->id(), from, number};
-    if (!owner_.create(id, from)) return;  // a number used twice: its first value stays
+    if (!owner_.create(id, from))
+      return;  // the call of an expected one; of a number used twice the first value stays
     values_.expect(id);
   }
   admit(id, nullptr);

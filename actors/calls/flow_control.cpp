@@ -38,6 +38,11 @@ void FlowControl::leave(Ticket& ticket) {
   ticket = {};
 }
 
+bool FlowControl::line(WorkerId to) const {
+  const auto at = peers_.find(to);
+  return at != peers_.end() && (at->second.draining || !at->second.waiting.empty());
+}
+
 void FlowControl::wait(uint64_t message, const ObjectId& actor, size_t bytes) {
   peers_[actor.owner].waiting.push_back({message, actor, bytes});
 }

@@ -42,6 +42,8 @@ class FlowControl {
   /// The message has begun, or will not.
   void leave(Ticket& ticket);
 
+  /// Whether some wait for worker `to`, or are about to leave: who came later is to wait behind them.
+  bool line(WorkerId to) const;
   /// A message waits, behind those that do.
   void wait(uint64_t message, const ObjectId& actor, size_t bytes);
   /// There may be room for who waits for worker `to`, and nobody lets them go: the caller has to, with

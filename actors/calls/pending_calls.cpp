@@ -61,6 +61,11 @@ std::optional<PendingCalls::Next> PendingCalls::next(WorkerId to) {
   return next;
 }
 
+bool PendingCalls::wait(WorkerId to) const {
+  Lock lock(mutex_);
+  return flow_.line(to);
+}
+
 bool PendingCalls::sent(uint64_t id) {
   Lock lock(mutex_);
   if (auto at = calls_.find(id); at != calls_.end()) at->second.sent = true;

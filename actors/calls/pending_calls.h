@@ -90,9 +90,11 @@ class PendingCalls {
     std::shared_ptr<LateReplies> late;
   };
   std::optional<Next> next(WorkerId to);
+  /// Whether calls to worker `to` wait for room.
+  bool wait(WorkerId to) const;
   /// The message has left. False if the call was given up before: then its callee has to be told now.
   bool sent(uint64_t id);
-  /// The message did not leave, and will not.
+  /// The message did not leave, and will not; or it has left, and nothing more will be heard of it.
   std::optional<PendingCall> not_sent(uint64_t id, bool& drain);
   /// Who is called, if its result could go elsewhere: it is a method's, on another worker, and has no answer
   /// yet.

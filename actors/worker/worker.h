@@ -116,6 +116,8 @@ class Worker final : public net::Events, public std::enable_shared_from_this<Wor
   /// Calls method `method` (`label`: "Layer::forward", for errors) of an actor.
   Future<Value> call(const ObjectId& target, std::string label, uint64_t method, ValueList args,
                      CallOptions options = {});
+  /// Whether calls to actors of worker `to` wait for room: later ones are not to overtake them.
+  bool calls_wait(WorkerId to) const { return pending_.wait(to); }
   /// A service by its name, unchecked: for tests and tools.
   Future<Value> call_service(WorkerId to, const std::string& service, ValueList args,
                              CallOptions options = {});
@@ -225,6 +227,7 @@ class Worker final : public net::Events, public std::enable_shared_from_this<Wor
   void answered(WorkerId by, net::Reply reply);
   void drain(WorkerId to);
   void depart(WorkerId to, const PendingCalls::Next& next);
+  void has_left(uint64_t id, WorkerId to);
   void undo(const PendingCall& call);
   void notify_started(WorkerId caller, uint64_t id);
   Error overloaded(WorkerId to, const FlowControl::Sums& taken) const;

@@ -105,7 +105,8 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
     }
     visit_tensors(call.args, own_elements);
     const size_t bytes = to_actor && !options.store_as ? net::packet_bytes(call) : 0;
-    id = call.id;
+    id = options.in_line ? pending_.next_id() : call.id;
+    if (options.in_line) pending.limit = {};  // its callee's alone, which has to hear of it in any case
     if (local) {
       prepared = 0;
       invocation =
@@ -119,8 +120,9 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
     }
     net::Call& message = local ? invocation->call() : call;
     if (id) {
-      const auto added = pending_.add(id, std::move(pending), &call, target, bytes,
-                                      options.on_full.value_or(options_.on_full), options.held);
+      const auto added = pending_.add(
+          id, std::move(pending), &call, target, bytes,
+          options.in_line ? OnFull::wait : options.on_full.value_or(options_.on_full), options.held);
       if (added.sooner) {
         Lock lock(timer_mutex_);
         timer_poked_ = true;
@@ -131,12 +133,13 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
       if (added.verdict == PendingCalls::Added::waits) {
         prepared = 0;
         if (added.drain) drain(target.owner);
+        if (options.in_line) return future;
         if (!no_result && !options.uncancellable) promise.waits_for(Canceller::source(canceller_, id));
         const CallFrame& at = frame();
         if (!at.actor && !at.callback && options_.timer_thread) (void)added.left->wait();
         return no_result ? Future<Value>::ready(Value()) : future;
       }
-      message.notify_start = added.notify_start;
+      message.notify_start = added.notify_start && !options.in_line;
     }
     if (local) {
       dispatch(invocation);
@@ -152,6 +155,7 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
       if (auto why = members_.loss(target.owner)) throw *why;
       if (late) late->left(target.owner, id, call.late_number);
     }
+    if (options.in_line) has_left(id, target.owner);
     if (options.one_way) return Future<Value>::ready(Value());
     if (to_actor && !options.uncancellable && !future.is_ready())
       promise.waits_for(Canceller::source(canceller_, id));
@@ -222,11 +226,13 @@ void Worker::drain(WorkerId to) {
 void Worker::depart(WorkerId to, const PendingCalls::Next& next) {
   if (next.local) {
     auto& invocation = static_cast<Invocation&>(*next.local);
-    invocation.call().notify_start = next.notify_start;
+    const bool kept = invocation.call().store_as;
+    invocation.call().notify_start = next.notify_start && !kept;
     dispatch(Ref<Invocation>(&invocation));
+    if (kept) has_left(next.id, to);
   } else {
     net::Call& call = *next.message;
-    call.notify_start = next.notify_start;
+    call.notify_start = next.notify_start && !call.store_as;
     bool left = false;
     try {
       if (auto why = members_.absence(to)) throw *why;
@@ -238,6 +244,7 @@ void Worker::depart(WorkerId to, const PendingCalls::Next& next) {
       if (!pending_.sent(next.id)) send_cancel(to, next.id);
       if (auto why = members_.loss(to)) throw *why;
       if (next.late) next.late->left(to, next.id, call.late_number);
+      if (call.store_as) has_left(next.id, to);
     } catch (...) {
       Error why = current_error();
       if (!left)
@@ -249,6 +256,14 @@ void Worker::depart(WorkerId to, const PendingCalls::Next& next) {
     }
   }
   next.left.set();
+}
+
+// A call whose result stays: nothing is heard of it any more.
+void Worker::has_left(uint64_t id, WorkerId to) {
+  bool room = false;
+  const auto call = pending_.not_sent(id, room);
+  if (room) drain(to);
+  if (call) call->promise.set(Value());
 }
 
 // It waited, and will not leave.

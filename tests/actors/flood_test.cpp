@@ -35,6 +35,15 @@ struct Sink : Actor {
     co_return 1;
   }
   void open() { opened.set(); }
+  Task<int64_t> reads(Remote<int64_t> result) {
+    try {
+      co_return co_await result.to_here();
+    } catch (const Error& e) {
+      heard = e.what();
+      throw;
+    }
+  }
+  static inline std::string heard;
   int64_t begun() { return waiting; }
   /// Sends n messages and as many calls, without a pause.
   Task<int64_t> floods(RRef<Sink> other, int64_t n, int64_t size) {
@@ -49,6 +58,19 @@ struct Sink : Actor {
     for (int64_t k : co_await all(calls)) sum += k;
     co_return sum;
   }
+  /// The same with calls whose results stay.
+  Task<int64_t> floods_kept(RRef<Sink> other, int64_t n, int64_t size) {
+    std::vector<Remote<int64_t>> results;
+    for (int64_t i = 0; i < n; ++i) {
+      if (i % 2)
+        results.push_back(other.remote<&Sink::takes>(i, zeros({size})));
+      else
+        other.tell<&Sink::takes>(i, zeros({size}));
+    }
+    int64_t sum = 0;
+    for (const auto& r : results) sum += co_await r.to_here();
+    co_return sum;
+  }
   Task<int64_t> nested(RRef<Sink> other, RRef<Sink> me, int64_t depth, Tensor t) {
     if (depth == 0) co_return 0;
     co_return co_await other.call<&Sink::nested>(me, other, depth - 1, t) + 1;
@@ -57,8 +79,9 @@ struct Sink : Actor {
   Promise<void> opened;
   int64_t next = 0, waiting = 0;
   bool in_order = true;
-  static constexpr auto remote = methods<&Sink::holds, &Sink::takes, &Sink::orderly, &Sink::waits,
-                                         &Sink::open, &Sink::begun, &Sink::floods, &Sink::nested>;
+  static constexpr auto remote =
+      methods<&Sink::holds, &Sink::takes, &Sink::orderly, &Sink::waits, &Sink::open, &Sink::begun,
+              &Sink::floods, &Sink::floods_kept, &Sink::nested, &Sink::reads>;
 };
 
 std::atomic<int64_t> counted = 0;
@@ -169,6 +192,9 @@ TEST_CASE("an actor that floods another is not held up, and its calls leave in o
     auto source = cluster->spawn<Sink>(from), sink = cluster->spawn<Sink>(to);
     CHECK(source.call<&Sink::floods>(sink, 500, kElements).get() == 250 * 250);
     CHECK(sink.call<&Sink::orderly>(500).get());
+    auto other = cluster->spawn<Sink>(to);
+    CHECK(source.call<&Sink::floods_kept>(other, 500, kElements).get() == 250 * 250);
+    CHECK(other.call<&Sink::orderly>(500).get());
   }
   nothing_in_flight(*cluster);
 }
@@ -241,4 +267,52 @@ TEST_CASE("calls that wait for room keep their actor, though its last reference 
   }
   nothing_in_flight(*cluster);
   while (cluster->metrics("w1")["actors"] > 2) std::this_thread::yield();  // its own two sources
+}
+
+TEST_CASE("calls whose results stay wait in line for room, and their results are known meanwhile",
+          "[calls]") {
+  enum { read, shared, dropped, lost, interrupted };
+  for (const int what : {read, shared, dropped, lost, interrupted}) {
+    INFO(what);
+    SimCluster cluster(1, 3, hosting<Sink, Counted>(), 60s, {.bytes = 6'000});
+    cluster.network().set_faults({.delay = 1ms});
+    auto sink = cluster.spawn<Sink>(0, 1), other = cluster.spawn<Sink>(0, 2);
+    cluster.settle();
+    for (int64_t i = 0; i < 4; ++i) sink.tell<&Sink::takes>(i, zeros({kElements}));
+    auto result = sink.remote<&Sink::takes>(4, zeros({kElements}));
+    CHECK(cluster.worker(0).metrics()["pending_calls"] == 5);
+    // Later numbers, and who got the reference, are there before the call.
+    auto made = cluster.spawn<Counted>(0, 1);
+    auto second = sink.remote<&Sink::takes>(5, zeros({kElements}));
+    std::optional<Future<int64_t>> answer;
+    if (what == shared || what == interrupted) answer = other.call<&Sink::reads>(result);
+    if (what == dropped) result = {};
+    if (what == lost) cluster.network().crash("w1");
+    if (what == interrupted) {
+      while (cluster.worker(1).metrics()["owned_values"] < 2) cluster.step();
+      cluster.worker(0).interrupt("no more of it");
+      cluster.settle();
+      CHECK_FALSE(answer->peek()->ok());  // its own call, interrupted
+      CHECK_THAT(Sink::heard, Catch::Contains("no more of it"));
+      continue;
+    }
+    if (what != shared && what != dropped) answer = result.to_here();
+    if (answer && what == lost)
+      CHECK(cluster.await(*answer).error().kind() == ErrorKind::disconnected);
+    else if (answer)
+      CHECK(cluster.await(*answer).value() == 4);
+    if (what != lost) {
+      CHECK(cluster.await(second.to_here()).value() == 5);
+      CHECK(cluster.await(sink.call<&Sink::orderly>(6)).value());
+      CHECK(cluster.await(made.ready()).ok());
+    }
+    result = second = {};
+    answer.reset();
+    cluster.settle();
+    for (const WorkerId w : {0u, 1u, 2u})
+      for (const char* left : {"owned_values", "pending_calls", "pending_references", "in_flight_calls"}) {
+        INFO("w" << w << " " << left);
+        if (w != 1 || what != lost) CHECK(cluster.worker(w).metrics()[left] == 0);
+      }
+  }
 }
