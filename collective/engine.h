@@ -12,6 +12,7 @@
 #include "actors/cell/extension.h"
 #include "collective/collective_messages.h"
 #include "collective/group.h"
+#include "collective/group_number.h"
 #include "collective/mail.h"
 #include "collective/nccl/device_operations.h"
 #include "collective/nccl/transfers.h"
@@ -48,14 +49,6 @@ struct GroupCall {
   void cancel();
 };
 using GroupCallPtr = std::shared_ptr<GroupCall>;
-
-/// Groups of one name and members are one, on all workers.
-uint64_t number_of(const Group& group);
-std::vector<GroupMember> members_of(const Group& group);
-/// Whether two ids of members mean one: that of an actor, or of the worker on which it lives.
-inline bool is_same_member(const ObjectId& a, const ObjectId& b) {
-  return a.number && b.number ? a == b : a.owner == b.owner;
-}
 
 /// Thread-safe. One of each worker.
 class GroupEngine final : public actors::Extension {

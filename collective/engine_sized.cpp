@@ -7,20 +7,6 @@
 
 namespace troupe::internal::collective {
 
-uint64_t number_of(const Group& group) {
-  uint64_t number = net::method_id(group.name());
-  for (const ObjectId& m : group.members())
-    for (const uint64_t x : {uint64_t{m.owner}, uint64_t{m.creator}, m.number})
-      number = splitmix64(number ^ x);
-  return number;
-}
-
-std::vector<GroupMember> members_of(const Group& group) {
-  std::vector<GroupMember> members;
-  for (size_t r = 0; r < group.size(); ++r) members.push_back({group.members()[r].owner, group.label(r)});
-  return members;
-}
-
 namespace {
 
 // Of the operation itself; the tag that a user gave it is that of the sizes. It has the same use of both: who

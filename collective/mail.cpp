@@ -8,7 +8,7 @@
 
 #include "actors/calls/call_limit.h"
 #include "collective/collective_messages.h"
-#include "collective/engine.h"
+#include "collective/group_number.h"
 
 namespace troupe::internal::collective {
 

@@ -15,7 +15,7 @@ class Mail {
  public:
   /// Part of the worker's set-up.
   explicit Mail(actors::Worker& worker);
-  /// As Group::send and receive. A limit of zero: none.
+  /// They do what Group::send and receive say. A limit of zero is none.
   Future<void> send(const Group& group, Tensor x, size_t to, const std::string& tag, Duration limit);
   Future<Tensor> receive(const Group& group, size_t from, const std::string& tag, Duration limit);
 

@@ -30,7 +30,7 @@ class JointCall {
     return future;
   }
 
-  /// That actor has no part in it: who would meet it there is told so. Before the first part.
+  /// The actor has no part in it: who would meet it there is told so. Before the first part.
   void without(const RefBase& actor);
 
  private:

@@ -60,7 +60,7 @@ HandlePtr RefTable::remote(const Handle& actor, const char* method, const std::s
   return handle;
 }
 
-// Of a result that is expected. Its owner tells who asks for it.
+// The owner of a result that is expected tells who asks for it.
 void RefTable::not_called(const ObjectId& id, const Error& why) {
   actors::Worker* worker = living_worker();
   if (!worker) return;

@@ -28,7 +28,7 @@ struct CallOptions {
   bool one_way = false;  ///< no reply: the future is ready at once
   uint64_t store_as =
       0;  ///< one-way: the number, of this worker, of the object that the result becomes there
-  /// Of a call with store_as: the callee knows of the number already, so it may wait behind calls that wait
+  /// The call is one with store_as: the callee knows of the number already, so it may wait behind calls that wait
   /// for room. It takes none; its future is ready when it has left.
   bool in_line = false;
   /// For what changes something: it is handled although its future has gone, was cancelled, or its time has

@@ -198,7 +198,7 @@ class Worker final : public net::Events, public std::enable_shared_from_this<Wor
 
   /// stop(), and no message arrives afterwards. Not from a thread of the transport. Idempotent.
   void disconnect();
-  /// disconnect(), then waits for the jobs of its actors, and ends them. Not from one of them. Idempotent.
+  /// Disconnects, then waits for the jobs of its actors, and ends them. Not from one of them. Idempotent.
   void end();
 
   // ---- net::Events

@@ -58,7 +58,7 @@ int64_t restarts() {
 }
 
 bool started_again() {
-  // torchrun's agents, and Slurm with a job that goes back into its queue.
+  // Torchrun's agents do, and Slurm with a job that goes back into its queue.
   for (const char* name : {"TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"})
     if (const char* count = std::getenv(name); count && std::strtoll(count, nullptr, 10) > 0) return true;
   return restarts() > 0;

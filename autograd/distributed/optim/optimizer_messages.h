@@ -36,7 +36,7 @@ inline constexpr CommonMethod<GroupNames(std::string key, std::string name, std:
 /// parameters had one.
 inline constexpr CommonMethod<int64_t(std::string key, GroupOptions options, double factor)> kStep{
     "optim.step"};
-/// Of gradients: those that norms count, and those that are to be equal on several actors.
+/// Sizes of gradients: those that norms count, and those that are to be equal on several actors.
 struct SizesHere {
   std::vector<double> counted;
   std::vector<CopySizes> copies;

@@ -37,7 +37,7 @@ class ParameterPieces {
   virtual void give_up(const Error& why) = 0;
   /// The actor's parameters have been given values, not by a step.
   virtual void written() {}
-  /// Those who have the pieces of all, as a group has them.
+  /// All who have the pieces of all, as a group has them.
   virtual const std::vector<ObjectId>& members() const = 0;
   /// "Shard::state", for errors.
   virtual const char* word() const = 0;
