@@ -93,7 +93,7 @@ Specs self_attention_spec(const Call& c) { return self_attention_results(c, 0); 
 
 // Inputs: gradients of both results, then qkv, result, logarithms.
 Specs self_attention_grad_spec(const Call& c) {
-  require_same_dtype(c);
+  require_one_dtype(c);
   const Specs results = self_attention_results(c, 2);
   for (const size_t first : {0, 3})
     for (size_t i = 0; i < results.size(); ++i) require_shape(c, first + i, results[i].shape);
@@ -129,9 +129,12 @@ Tensors recorded_gradient(const Tensor& g, const Tensor& g_log, const Tensor& q,
   return {matmul(ds, k), matmul(transpose(ds, -2, -1), q), matmul(transpose(p, -2, -1), g)};
 }
 
+Tensors attention_recorded(const Backward& b) {
+  return recorded_gradient(b.grads[0], b.grads[1], b.in[0], b.in[1], b.in[2], b.attrs.flag("causal"));
+}
+
 Tensors attention_gradient(const Backward& b) {
-  if (grad_enabled())
-    return recorded_gradient(b.grads[0], b.grads[1], b.in[0], b.in[1], b.in[2], b.attrs.flag("causal"));
+  if (grad_enabled()) return rounded_once(b, attention_recorded);
   const Tensor inputs[] = {b.grads[0], b.grads[1], b.in[0], b.in[1], b.in[2], b.out[0], b.out[1]};
   return apply(kAttentionGrad, inputs, b.attrs);
 }
@@ -142,16 +145,18 @@ Tensor parted(const Tensor& x, int64_t n, int64_t heads) {
   return permute(reshape(x, shape), {2, 0, 3, 1, 4});
 }
 
-Tensors self_attention_gradient(const Backward& b) {
-  if (!grad_enabled()) {
-    const Tensor inputs[] = {b.grads[0], b.grads[1], b.in[0], b.out[0], b.out[1]};
-    return apply(kSelfAttentionGrad, inputs, b.attrs);
-  }
+Tensors self_attention_recorded(const Backward& b) {
   const int64_t heads = b.attrs.integer("heads");
   const Tensor all = parted(b.in[0], 3, heads), g = squeeze(parted(b.grads[0], 1, heads), 0);
   const auto part = [&](int64_t i) { return squeeze(slice(all, 0, i, i + 1), 0); };
   const Tensors d = recorded_gradient(g, b.grads[1], part(0), part(1), part(2), b.attrs.flag("causal"));
   return {reshape(permute(stack(d, 0), {1, 3, 0, 2, 4}), to_list(b.shape(0)))};
+}
+
+Tensors self_attention_gradient(const Backward& b) {
+  if (grad_enabled()) return rounded_once(b, self_attention_recorded);
+  const Tensor inputs[] = {b.grads[0], b.grads[1], b.in[0], b.out[0], b.out[1]};
+  return apply(kSelfAttentionGrad, inputs, b.attrs);
 }
 
 const Attrs kCausal{{"causal", false}};
@@ -213,6 +218,7 @@ const Op kScaledDotProductAttention{
     .inputs = "query key value",
     .text = "softmax(query key^T / sqrt(width)) value; causal: query i sees keys 0 to i.",
     .internal = true,
+    .takes_half = true,
     .attrs = kCausal,
     .compose = [](const Call& c) -> Tensors { return {apply(kAttention, c.in, c.attrs)[0]}; },
     .samples = attention_samples};

@@ -17,6 +17,20 @@ Tensor sum_to(const Tensor& g, const Shape& shape) {
   return shift ? reshape(summed, to_list(shape)) : summed;
 }
 
+Tensors rounded_once(const Backward& b, Tensors rule(const Backward&)) {
+  const auto wide = [](std::span<const Tensor> all) {
+    Tensors out(all.begin(), all.end());
+    for (Tensor& t : out)
+      if (t.defined() && is_half(t.dtype())) t = to(t, float32);
+    return out;
+  };
+  const Tensors in = wide(b.in), out = wide(b.out), grads = wide(b.grads);
+  Tensors all = rule({b.op, b.attrs, in, out, grads, b.in_specs, b.next, b.wanted});
+  for (size_t i = 0; i < all.size(); ++i)
+    if (all[i].defined()) all[i] = to(all[i], b.in_specs[i].dtype);
+  return all;
+}
+
 Tensor restore_dims(const Tensor& x, const Shape& full, const std::array<bool, kMaxDims>& reduced) {
   const Shape kept = keep_reduced(full, reduced);
   return x.shape() == kept ? x : reshape(x, to_list(kept));

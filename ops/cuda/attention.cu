@@ -1,6 +1,10 @@
-// Kernels of ops/attention.h. A block takes a tile of queries through all keys, also in tiles, with a running
-// maximum and sum of each query (Milakov, Gimelshein 2018; Dao 2022). No matrix of scores is kept.
+// Kernels of ops/attention.h: on the matrix unit (flash.h), or, of float64 and many columns, here. A block
+// takes a tile of queries through all keys, also in tiles, with a running maximum and sum of each query
+// (Milakov, Gimelshein 2018; Dao 2022). No matrix of scores is kept.
 #include "ops/cuda/attention.cuh"
+
+#include "core/tensor/elements.h"
+#include "ops/cuda/flash.h"
 
 namespace troupe::ops::on_cuda {
 namespace {
@@ -73,8 +77,26 @@ struct Attend {
   }
 };
 
+// A float32 copy of halves.
+Tensor wide(const Tensor& t) {
+  if (!is_half(t.dtype())) return t;
+  const Tensor copy = empty(t.shape(), {float32, t.device()});
+  copy_elements(copy, t);
+  return copy;
+}
+Tensor wide_like(const Tensor& t) { return is_half(t.dtype()) ? empty(t.shape(), {float32, t.device()}) : t; }
+void round_to(const Tensor& to, const Tensor& from) {
+  if (is_half(to.dtype())) copy_elements(to, from);
+}
+
 void forward(const Call& c, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
              const Tensor& logs) {
+  if (flash_forward(c, q, k, v, out, logs)) return;
+  if (is_half(q.dtype())) {
+    const Tensor result = wide_like(out);
+    forward(c, wide(q), wide(k), wide(v), result, logs);
+    return round_to(out, result);
+  }
   const AttentionSizes s(q, k, v, c.attrs.flag("causal"));
   const Shape heads = leading(q.shape());
   visit_floating(q.dtype(), [&](auto zero) {
@@ -97,9 +119,16 @@ void forward(const Call& c, const Tensor& q, const Tensor& k, const Tensor& v, c
 
 void attention(const Call& c, Tensors& out) { forward(c, c.in[0], c.in[1], c.in[2], out[0], out[1]); }
 
+void backward(const Call& c, std::array<Tensor, 7> in, const Tensor& dq, const Tensor& dk, const Tensor& dv) {
+  if (flash_backward(c, in, dq, dk, dv)) return;
+  for (Tensor& t : in) t = wide(t);
+  const Tensor of[] = {wide_like(dq), wide_like(dk), wide_like(dv)};
+  attention_backward(c, in, of[0], of[1], of[2]);
+  round_to(dq, of[0]), round_to(dk, of[1]), round_to(dv, of[2]);
+}
+
 void attention_grad(const Call& c, Tensors& out) {
-  attention_backward(c, {c.in[0], c.in[1], c.in[2], c.in[3], c.in[4], c.in[5], c.in[6]}, out[0], out[1],
-                     out[2]);
+  backward(c, {c.in[0], c.in[1], c.in[2], c.in[3], c.in[4], c.in[5], c.in[6]}, out[0], out[1], out[2]);
 }
 
 void self_attention(const Call& c, Tensors& out) {
@@ -112,20 +141,20 @@ void self_attention_grad(const Call& c, Tensors& out) {
   const int64_t heads = c.attrs.integer("heads");
   const auto part = [&](const Tensor& x, int64_t i) { return part_of(x, i, 3, heads); };
   const Tensor& qkv = c.in[2];
-  attention_backward(c,
-                     {part_of(c.in[0], 0, 1, heads), c.in[1], part(qkv, 0), part(qkv, 1), part(qkv, 2),
-                      part_of(c.in[3], 0, 1, heads), c.in[4]},
-                     part(out[0], 0), part(out[0], 1), part(out[0], 2));
+  backward(c,
+           {part_of(c.in[0], 0, 1, heads), c.in[1], part(qkv, 0), part(qkv, 1), part(qkv, 2),
+            part_of(c.in[3], 0, 1, heads), c.in[4]},
+           part(out[0], 0), part(out[0], 1), part(out[0], 2));
 }
 
 }  // namespace
 
 KernelTable attention_kernels() {
   static constexpr KernelEntry kTable[] = {
-      {"attention", attention},
-      {"attention_grad", attention_grad},
-      {"self_attention", self_attention},
-      {"self_attention_grad", self_attention_grad},
+      {"attention", attention, nullptr, true},
+      {"attention_grad", attention_grad, nullptr, true},
+      {"self_attention", self_attention, nullptr, true},
+      {"self_attention_grad", self_attention_grad, nullptr, true},
   };
   return kTable;
 }

@@ -95,7 +95,7 @@ constexpr int64_t tiles(int64_t n, int64_t size) { return (n + size - 1) / size;
 struct Place {
   int64_t head, first, count, column;
   __device__ Place(int64_t block, int64_t rows, int64_t columns, int width) {
-    const int64_t across = (columns + width - 1) / width, down = (rows + kRows - 1) / kRows;
+    const int64_t across = columns ? (columns + width - 1) / width : 1, down = (rows + kRows - 1) / kRows;
     column = block % across * width;
     first = block / across % down * kRows;
     head = block / across / down;

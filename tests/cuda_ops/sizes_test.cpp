@@ -43,34 +43,6 @@ void compare(const Tensors& inputs, F&& f) {
   }
 }
 
-TEST_CASE("attention over several tiles of queries, keys and columns") {
-  if (!needs_gpus(1)) return;
-  for (const auto& [queries, keys, width, value_width] :
-       {std::tuple(70, 150, 40, 20), {33, 65, 8, 130}, {130, 70, 130, 70}, {1, 200, 3, 5}})
-    for (const bool causal : {false, true}) {
-      INFO(queries << " queries, " << keys << " keys, causal " << causal);
-      compare({drawn({2, queries, width}, 1), drawn({2, keys, width}, 2), drawn({2, keys, value_width}, 3)},
-              [&](const Tensors& x) {
-                return ops::scaled_dot_product_attention(x[0], x[1], x[2], {}, 0, causal);
-              });
-    }
-}
-
-TEST_CASE("the gradient of attention in half precision is rounded once on a GPU, too") {
-  if (!needs_gpus(1)) return;
-  for (const DType t : {bfloat16, float16}) {
-    const Tensor x = drawn({1, 130, 3 * 2 * 8}, 1).to(t), g = drawn({1, 130, 16}, 2).to(t);
-    const auto gradient = [&](DType dtype, Device device) {
-      const Tensor leaf = x.to(dtype).data_on(device).requires_grad_();
-      const Tensor y = ops::self_attention(leaf, 2);
-      return autograd::grad({y}, {leaf}, {g.to(dtype).data_on(device)})[0].data_on(cpu).to(float64);
-    };
-    const Tensor wanted = gradient(float64, cpu);
-    const double error = ops::norm(gradient(t, gpu0) - wanted).item() / ops::norm(wanted).item();
-    CHECK(error < (t == bfloat16 ? 0.6 * 0x1p-8 : 0.6 * 0x1p-11));
-  }
-}
-
 TEST_CASE("lerp in place reaches its end exactly on a GPU, too") {
   if (!needs_gpus(1)) return;
   for (const double weight : {0.2, 0.9, 1.0}) {

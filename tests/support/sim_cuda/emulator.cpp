@@ -45,7 +45,10 @@ struct Lane {
 // A value of one meeting may be read until the next meeting is over: two sets take turns.
 struct Warp {
   Lane lanes[2][32];
-  unsigned turn = 0, waiting = 0;  // how many lanes are `in_warp`
+  unsigned turn = 0;
+  unsigned waiting = 0;  // how many lanes are `in_warp`
+  unsigned some = 0;     // those of them whose mask has not all
+  unsigned gone = 0;     // lanes that have finished
 };
 
 std::string text_of(const Place& at) { return std::string(at.file_name()) + ":" + std::to_string(at.line()); }
@@ -71,10 +74,13 @@ class Block {
 
   void run() {
     std::memset(shared_.get(), kPoison, shared_bytes_);
+    forget_copies();
     for (Thread& t : threads_) t.state = State::unstarted;  // and without a fiber, since it has finished
-    for (Warp& w : warps_)
+    for (Warp& w : warps_) {
+      w.gone = 0;
       for (auto& lanes : w.lanes)
         for (Lane& lane : lanes) lane.came = false;
+    }
     pace_ = random_ ? kPaces[(*random_)() % std::size(kPaces)] : Pace::in_step;
     put_in_order();
     finished_ = 0;
@@ -121,6 +127,7 @@ class Block {
     t.at = at;
     t.state = State::in_warp;
     ++warp().waiting;
+    warp().some += mask != ~0u;
     if (release_warp(t.number / 32)) return set_running(t);  // the last one goes on
     leave(t);
   }
@@ -128,12 +135,13 @@ class Block {
   static Block* now;
 
  private:
-  // How far a warp goes before the next one: to where its lanes wait for each other, to a barrier, or by chance.
+  // How far a warp goes before the next one: to where its lanes wait for each other, to a barrier, or by
+  // chance.
   enum class Pace : uint8_t { in_step, ahead, mixed };
   static constexpr Pace kPaces[] = {Pace::in_step, Pace::mixed, Pace::ahead, Pace::ahead};
 
-  // If a warp stopped only because its lanes met, it may go on before the next one begins: what only a barrier
-  // keeps apart from others comes close to them.
+  // If a warp stopped only because its lanes met, it may go on before the next one begins: what only a
+  // barrier keeps apart from others comes close to them.
   void go_on_with_warp() {
     if (pace_ == Pace::in_step) return;
     const unsigned lane = order_[place_] % 32, first = order_[place_] - lane;
@@ -197,8 +205,11 @@ class Block {
     for (;;) {
       kernel_.run_thread();
       Thread& done = *running_;
+      if (has_copies(done.number))
+        stop("a thread ends, and has not waited for its copies into shared memory");
       done.state = State::finished;
       ++finished_;
+      ++warps_[done.number / 32].gone;
       release_warp(done.number / 32);
       Fiber* mine = done.fiber;
       done.fiber = nullptr;
@@ -217,8 +228,9 @@ class Block {
 
   // Lanes that wait for each other go on if all of their masks are there or have ended.
   bool release_warp(unsigned warp) {
-    if (!warps_[warp].waiting) return false;
+    Warp& w = warps_[warp];
     const unsigned first = warp * 32, last = std::min(first + 32, count_);
+    if (!w.waiting || (!w.some && w.waiting + w.gone < last - first)) return false;
     unsigned waiting = 0, gone = 0, mask = 0;
     for (unsigned i = first; i < last; ++i) {
       if (threads_[i].state == State::in_warp) {
@@ -231,9 +243,8 @@ class Block {
     if (mask & there & ~(waiting | gone)) return false;
     for (unsigned i = first; i < last; ++i)
       if (threads_[i].state == State::in_warp) threads_[i].state = State::ready;
-    Warp& w = warps_[warp];
     w.turn ^= 1;
-    w.waiting = 0;
+    w.waiting = w.some = 0;
     for (Lane& lane : w.lanes[w.turn]) lane.came = false;
     return true;
   }
@@ -302,6 +313,7 @@ const void* lane_value(unsigned lane) {
   const Lane& l = w.lanes[w.turn ^ 1][lane % 32];
   return l.came ? l.bytes : nullptr;
 }
+unsigned thread_number() { return Block::now->running().number; }
 unsigned lane_of_thread() { return Block::now->running().number % 32; }
 void trap(const char* text, const Place& at) {
   Block::now->stop(text_of(at) + ": " + text);

@@ -15,6 +15,8 @@
 #include <source_location>
 #include <type_traits>
 
+#include "tests/support/sim_cuda/matrix_unit.h"
+
 #define TROUPE_SIM_CUDA 1
 #undef __shared__
 #define __shared__ static  // blocks run one after another
@@ -104,8 +106,9 @@ void block_barrier(const Place& at);
 /// the warp gave is at lane_value(i), and null if it did not come.
 void warp_meet(unsigned mask, const void* value, size_t bytes, const Place& at);
 const void* lane_value(unsigned lane);
-/// Of the thread that runs now.
+/// Of the thread that runs now: its lane, and its number in the block.
 unsigned lane_of_thread();
+unsigned thread_number();
 [[noreturn]] void trap(const char* text, const Place& at);
 
 template <class T>

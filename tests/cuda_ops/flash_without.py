@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""flash_without.py OUT.cu: attention on the matrix unit (ops/cuda/flash*), of which each barrier, wait, bound and place of
+a fragment can be left out when it runs. The tests have to find each of them (flash_faults_test.cpp).
+
+What stands for a rule has to be there, once: a change of the kernels changes this list.
+"""
+import pathlib, re, sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PARTS = ["flash_tiles.cuh", "flash.cuh", "flash_grad.cuh", "flash_launch.cuh", "flash.cu", "flash_grad.cu"]
+# The rule, what stands for it, and what stands there when it is left out (OUT).
+RULES = [
+    ("a key tile is there before it is read", "mu::wait_for_copies<0>(); __syncthreads(); part(values, j, tv);",
+     "if (!OUT) mu::wait_for_copies<0>(); __syncthreads(); part(values, j, tv);"),
+    ("all have their part of a key tile", "__syncthreads(); part(values, j, tv);", "if (!OUT) __syncthreads(); part(values, j, tv);"),
+    ("a value tile is there before it is read", "mu::wait_for_copies<0>(); __syncthreads(); if (j > 0) part(keys, j - 1, tk);",
+     "if (!OUT) mu::wait_for_copies<0>(); __syncthreads(); if (j > 0) part(keys, j - 1, tk);"),
+    ("nobody reads a key tile any more when the next one comes",
+     "__syncthreads(); if (j > 0) part(keys, j - 1, tk);", "if (!OUT) __syncthreads(); if (j > 0) part(keys, j - 1, tk);"),
+    ("a query sees no later key", "if (8 * n + 2 * t + e >= seen) score = -INFINITY;",
+     "if (8 * n + 2 * t + e >= seen + OUT) score = -INFINITY;"),
+    ("older sums shrink", "sums.x[m][n][2 * h + e] *= shrink;", "sums.x[m][n][2 * h + e] *= OUT ? 1 : shrink;"),
+    ("weights are beside the largest score", "top = high;", "top = OUT ? top : high;"),
+    ("the gradient of keys waits for queries", "mu::wait_for_copies<0>(); __syncthreads(); if (n == begin)",
+     "if (!OUT) mu::wait_for_copies<0>(); __syncthreads(); if (n == begin)"),
+    ("all have their part of a tile of queries", "__syncthreads(); if (n == begin)", "if (!OUT) __syncthreads(); if (n == begin)"),
+    ("a key is seen by no earlier query", "+ 16 * m + 8 * h + g > query) x = 0;", "+ 16 * m + 8 * h + g > query + OUT) x = 0;"),
+    ("tiles of queries take turns", "return stages + (n & 1) * kStage; }; const auto fetch = [&](int n) { const int64_t i0",
+     "return stages + (OUT ? 0 : n & 1) * kStage; }; const auto fetch = [&](int n) { const int64_t i0"),
+    ("the gradient of queries waits for keys", "mu::wait_for_copies<0>(); __syncthreads(); if (n == 0)",
+     "if (!OUT) mu::wait_for_copies<0>(); __syncthreads(); if (n == 0)"),
+    ("all have their part of a tile of keys", "__syncthreads(); if (n == 0)", "if (!OUT) __syncthreads(); if (n == 0)"),
+    ("a query gets nothing of a later key", "if (!all && 8 * j + 2 * t + e >=", "if (!all && 8 * j + 2 * t + e - OUT >="),
+    ("delta has the gradient of the logarithm", "delta[row] = sum - g_logs[row];", "delta[row] = sum - (OUT ? 0 : g_logs[row]);"),
+    ("rows are whole before they are written", "__syncwarp(); constexpr int kChunks", "if (!OUT) __syncwarp(); constexpr int kChunks"),
+    ("A has its upper rows first", "first + (l >> 3 & 1) * 8 + (l & 7), 2 * k + (l >> 4)));",
+     "first + (OUT ? l >> 4 : l >> 3 & 1) * 8 + (l & 7), 2 * k + (OUT ? l >> 3 & 1 : l >> 4)));"),
+    ("B has its rows in order", "16 * k + (l >> 3 & 1) * 8 + (l & 7), 2 * n + (l >> 4)));",
+     "16 * k + (OUT ? l >> 4 : l >> 3 & 1) * 8 + (l & 7), 2 * n + (OUT ? l >> 3 & 1 : l >> 4)));"),
+    ("a warp reads from all banks", "c ^ (r & 7)", "(OUT ? c : c ^ (r & 7))"),
+    ("what is behind the last row is zeros", "inside_ && row_ + r < rows", "inside_ && (OUT ? row_ + r <= rows : row_ + r < rows)"),
+    ("what is behind the last column is zeros", "inside_(column_ * kChunk<T> < width)",
+     "inside_(OUT ? column_ * kChunk<T> <= width : column_ * kChunk<T> < width)"),
+]
+
+
+def pattern(text):
+    return r"\s*".join(re.escape(word) for word in re.findall(r"\w+|\S", text))
+
+
+def main():
+    text = ""
+    for part in PARTS:
+        code = (ROOT / "ops/cuda" / part).read_text()
+        code = re.sub(r"^#pragma once$|^#include \"ops/cuda/flash.*$", "", code, flags=re.M)
+        text += re.sub(r"//.*", "", code)
+    text = re.sub(r"\bnamespace troupe::ops::on_cuda \{", "namespace troupe::ops::on_cuda::with_switches {", text)
+    for number, (rule, old, new) in enumerate(RULES):
+        text, found = re.subn(pattern(old), lambda _: new.replace("OUT", f"is_out({number})"), text)
+        if found != 1:
+            sys.exit(f"flash_without.py: what stands for the rule \"{rule}\" is there {found} times, not once: {old}")
+    # Of one dtype and width, so that it compiles soon.
+    for old, new in [("width <= 64 ? f.template operator()<T, 64>() : f.template operator()<T, 128>();", "f.template operator()<T, 64>();"),
+                     ("dtype == bfloat16 ? of(mu::Bf16{}) : dtype == float16 ? of(mu::Fp16{}) : of(float{});", "of(mu::Bf16{});")]:
+        text, found = re.subn(pattern(old), new, text)
+        if found != 1:
+            sys.exit(f"flash_without.py: no place for {old}")
+    names = "".join(f'    "{rule[0]}",\n' for rule in RULES)
+    pathlib.Path(sys.argv[1]).write_text(f"""#include "tests/cuda_ops/flash_with_switches.h"
+
+namespace troupe::ops::on_cuda::with_switches {{
+namespace {{
+size_t left_out = SIZE_MAX;
+bool is_out(size_t rule) {{ return rule == left_out; }}
+}}
+}}
+{text}
+namespace troupe::testing {{
+const std::vector<std::string> kFlashRules{{
+{names}}};
+void leave_out_of_flash(size_t rule) {{ ops::on_cuda::with_switches::left_out = rule; }}
+bool flash_forward(const ops::Call& c, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& logs) {{
+  return ops::on_cuda::with_switches::flash_forward(c, q, k, v, out, logs);
+}}
+bool flash_backward(const ops::Call& c, const std::array<Tensor, 7>& in, const Tensor& dq, const Tensor& dk, const Tensor& dv) {{
+  return ops::on_cuda::with_switches::flash_backward(c, in, dq, dk, dv);
+}}
+}}  // namespace troupe::testing
+""")
+
+
+if __name__ == "__main__":
+    main()
