@@ -27,6 +27,12 @@ std::vector<Sample> two_far_from_zero() {
   return {{{sample({3, 4}), sample({4}, 0.5, 2, 1)}}, {{sample({3, 1}), sample({3, 4}, -2, -0.5, 1)}}};
 }
 
+// sum_to(mul(g, x), shape), of halves rounded once.
+Tensor sum_of_products(const Tensor& g, const Tensor& x, const Shape& shape) {
+  if (!is_half(g.dtype()) || g.shape() == shape) return sum_to(mul(g, x), shape);
+  return to(sum_to(mul(to(g, float32), to(x, float32)), shape), g.dtype());
+}
+
 // Equal elements share it. Beside a NaN both have it whole, as in PyTorch: neither is the smaller one.
 Tensors extremum_gradient(const Backward& b, bool larger_wins) {
   const Tensor &x = b.in[0], &y = b.in[1], &g = b.grads[0];
@@ -169,8 +175,8 @@ const Op kMul{.name = "mul",
               .saves_for = {0b10, 0b01},
               .gradient = [](const Backward& b) -> Tensors {
                 Tensors out(2);
-                if (b.needs(0)) out[0] = sum_to(mul(b.grads[0], b.in[1]), b.shape(0));
-                if (b.needs(1)) out[1] = sum_to(mul(b.grads[0], b.in[0]), b.shape(1));
+                if (b.needs(0)) out[0] = sum_of_products(b.grads[0], b.in[1], b.shape(0));
+                if (b.needs(1)) out[1] = sum_of_products(b.grads[0], b.in[0], b.shape(1));
                 return out;
               },
               .widens_bool = true,

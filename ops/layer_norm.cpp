@@ -42,7 +42,8 @@ Specs norm_grad_spec(const Call& c) {
 }
 
 // The same gradients made of operators that have gradients themselves.
-Tensors recorded_gradient(const Backward& b, bool centered) {
+template <bool centered>
+Tensors recorded_gradient(const Backward& b) {
   const Tensor &g = b.grads[0], &x = b.in[0], &weight = b.in[1];
   std::vector<int64_t> row;
   for (int i = -weight.dim(); i < 0; ++i) row.push_back(i);
@@ -68,10 +69,10 @@ Tensors fused_gradient(const Backward& b, const Op& op) {
 }
 
 Tensors layer_norm_gradient(const Backward& b) {
-  return grad_enabled() ? recorded_gradient(b, true) : fused_gradient(b, kLayerNormGrad);
+  return grad_enabled() ? rounded_once(b, recorded_gradient<true>) : fused_gradient(b, kLayerNormGrad);
 }
 Tensors rms_norm_gradient(const Backward& b) {
-  return grad_enabled() ? recorded_gradient(b, false) : fused_gradient(b, kRmsNormGrad);
+  return grad_enabled() ? rounded_once(b, recorded_gradient<false>) : fused_gradient(b, kRmsNormGrad);
 }
 
 Sample rows(const Shape& shape, const Shape& row, bool bias) {

@@ -71,7 +71,7 @@ Specs cross_entropy_grad_spec(const Call& c) {
 
 // (softmax(x) - wanted distribution) times each row's gradient, made of operators that have gradients
 // themselves.
-Tensor cross_entropy_recorded(const Backward& b) {
+Tensors cross_entropy_recorded(const Backward& b) {
   const Tensor &x = b.in[0], &target = b.in[1];
   const int64_t dim = x.dim() > 1 ? 1 : 0, classes = x.size(dim);
   const double smoothing = b.attrs.number("label_smoothing");
@@ -85,7 +85,7 @@ Tensor cross_entropy_recorded(const Backward& b) {
   Tensor g = b.grads[0];
   if (b.attrs.text("reduction") == "mean") g = div(g, to(sum(logical_not(ignored)), g.dtype()));
   const Tensor each = where(ignored, tensor(0, x.options()), g);
-  return mul(sub(softmax(x, dim), wanted), unsqueeze(each, dim));
+  return {mul(sub(softmax(x, dim), wanted), unsqueeze(each, dim))};
 }
 
 Tensor reduced(const Call& c, const Tensor& each) {
@@ -197,7 +197,7 @@ const Op kCrossEntropy{.name = "cross_entropy",
                        .shape = cross_entropy_spec,
                        .saves_inputs = 0b11,
                        .gradient = [](const Backward& b) -> Tensors {
-                         if (grad_enabled()) return {cross_entropy_recorded(b)};
+                         if (grad_enabled()) return rounded_once(b, cross_entropy_recorded);
                          return {apply1(kCrossEntropyGrad, {b.grads[0], b.in[0], b.in[1]}, b.attrs)};
                        },
                        .samples = smoothed_classes};

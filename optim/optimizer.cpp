@@ -16,6 +16,7 @@
 #include "core/graph/node.h"
 #include "core/tensor/creation.h"
 #include "core/tensor/elements.h"
+#include "ops/dispatch/kernel_table.h"
 #include "ops/dispatch/op.h"
 #include "ops/view.h"
 
@@ -164,20 +165,25 @@ void Optimizer::step(const Tensors& grads, double scale) {
 // Parameters of one group, dtype and device.
 void Optimizer::update(const std::vector<size_t>& which, const Tensors& grads, double scale) {
   const size_t n = which.size(), group = group_of_[which[0]];
+  const ops::Op& op = update_op(kind());
   const bool half = is_half(params_[which[0]].dtype());
-  Tensors in, out, masters, kept;
+  // Whether the kernel itself reads gradients of halves, takes over what others wrote, and rounds.
+  const ops::KernelEntry* const kernels = ops::find_kernels(op, params_[which[0]].device().kind);
+  const bool rounds = half && kernels && kernels->takes_half;
+  Tensors in, out, rounded, masters, kept;
   std::vector<int64_t> steps;
   for (const size_t i : which) {
     Slots& state = state_[i];
     const Tensor &p = params_[i], &g = grads[i];
-    if (half && state.master.defined()) {
+    if (rounds) rounded.push_back(p.contiguous_data());
+    if (half && state.master.defined() && !rounds) {
       kept.push_back(p);
       masters.push_back(state.master);
-    } else if (half) {
+    } else if (half && !state.master.defined()) {
       state.master = upcast(p);
     }
-    const bool aliased = !half && g.storage() == p.storage();  // the kernels take them for distinct
-    in.push_back(half ? upcast(g) : aliased ? g.clone_data() : g.contiguous_data());
+    const bool aliased = g.storage() == p.storage();  // the kernels take them for distinct
+    in.push_back(half && !rounds ? upcast(g) : aliased ? g.clone_data() : g.contiguous_data());
     out.push_back(half ? state.master : p.contiguous_data());
     steps.push_back(state.step + 1);
   }
@@ -189,9 +195,10 @@ void Optimizer::update(const std::vector<size_t>& which, const Tensors& grads, d
   attrs.add({"scale", maximizes(group) ? -scale : scale});
   attrs.add({"steps", std::move(steps)});
   const Tensors updated(out.begin(), out.begin() + static_cast<ptrdiff_t>(n));
+  out.insert(out.begin(), rounded.begin(), rounded.end());
   Moved moved(updated);
   if (moved.any()) in.insert(in.end(), moved.before().begin(), moved.before().end());
-  ops::apply_into(update_op(kind()), in, out, attrs);
+  ops::apply_into(op, in, out, attrs);
   moved.done();
   for (size_t j = 0; j < n; ++j) {
     const Tensor& p = params_[which[j]];

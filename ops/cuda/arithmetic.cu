@@ -61,19 +61,34 @@ struct DivNumber {
   __device__ T operator()(T x) const { return x / value; }
 };
 
-void add(const Call& c, Tensors& out) { numeric2(c, out, Add{}); }
-void sub(const Call& c, Tensors& out) { numeric2(c, out, Sub{}); }
-void mul(const Call& c, Tensors& out) { numeric2(c, out, Mul{}); }
+template <class F>
+void with_halves(const Call& c, Tensors& out, F f) {
+  visit_halves_too(
+      out[0].dtype(), [&](auto) { return f; },
+      [&](auto stored, auto of) {
+        using T = decltype(stored);
+        map2<T, T, T>(c.name(), c.in[0], c.in[1], out[0], of);
+      });
+}
+void add(const Call& c, Tensors& out) { with_halves(c, out, Add{}); }
+void sub(const Call& c, Tensors& out) { with_halves(c, out, Sub{}); }
+void mul(const Call& c, Tensors& out) { with_halves(c, out, Mul{}); }
 void div(const Call& c, Tensors& out) { floating2(c, out, Div{}); }
 void maximum(const Call& c, Tensors& out) { numeric2(c, out, Maximum{}); }
 void minimum(const Call& c, Tensors& out) { numeric2(c, out, Minimum{}); }
 
 template <template <class> class F>
 void with_number(const Call& c, Tensors& out) {
-  visit_numeric(out[0].dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    map1<T, T>(c.name(), c.in[0], out[0], F<T>{c.attrs.scalar("value").to<T>()});
-  });
+  visit_halves_too(
+      out[0].dtype(),
+      [&](auto zero) {
+        using A = decltype(zero);
+        return F<A>{c.attrs.scalar("value").to<A>()};
+      },
+      [&](auto stored, auto of) {
+        using T = decltype(stored);
+        map1<T, T>(c.name(), c.in[0], out[0], of);
+      });
 }
 void add_scalar(const Call& c, Tensors& out) { with_number<AddNumber>(c, out); }
 void mul_scalar(const Call& c, Tensors& out) { with_number<MulNumber>(c, out); }
@@ -316,14 +331,14 @@ void where(const Call& c, Tensors& out) {
 
 KernelTable arithmetic_kernels() {
   static constexpr KernelEntry kTable[] = {
-      {"add", add},
-      {"sub", sub},
-      {"mul", mul},
+      {"add", add, nullptr, true},
+      {"sub", sub, nullptr, true},
+      {"mul", mul, nullptr, true},
       {"div", div},
       {"maximum", maximum},
       {"minimum", minimum},
-      {"add_scalar", add_scalar},
-      {"mul_scalar", mul_scalar},
+      {"add_scalar", add_scalar, nullptr, true},
+      {"mul_scalar", mul_scalar, nullptr, true},
       {"div_scalar", div_scalar},
       {"floor_divide", floor_divide},
       {"remainder", remainder},

@@ -209,6 +209,43 @@ void visit_numeric(DType t, F&& f) {
     visit_floating(t, f);
 }
 
+/// Calls f with an element of what is stored and one of what is computed with: of halves a float.
+template <class F>
+void visit_stored(DType t, F&& f) {
+  switch (t) {
+    case float64:
+      return f(double{}, double{});
+    case bfloat16:
+      return f(BFloat16{}, float{});
+    case float16:
+      return f(Float16{}, float{});
+    default:
+      return f(float{}, float{});
+  }
+}
+/// f of halves, computed in float32 and rounded once.
+template <class T, class F>
+struct OfHalves {
+  F f;
+  template <class... X>
+  __device__ T operator()(X... x) const {
+    return static_cast<T>(f(static_cast<float>(x)...));
+  }
+};
+/// The same of numbers: go(element of what is stored, f or f of halves), where f is make(element of what is
+/// computed).
+template <class Make, class Go>
+void visit_halves_too(DType t, Make&& make, Go&& go) {
+  if (t == int64) return go(int64_t{}, make(int64_t{}));
+  visit_stored(t, [&](auto stored, auto computed) {
+    using T = decltype(stored);
+    if constexpr (std::is_same_v<T, decltype(computed)>)
+      go(stored, make(computed));
+    else
+      go(stored, OfHalves<T, decltype(make(computed))>{make(computed)});
+  });
+}
+
 /// out[0] = f(in[0], ...), all in the dtype of the result.
 template <class F>
 void floating1(const Call& c, Tensors& out, F f) {

@@ -42,21 +42,6 @@ struct FinishProduct {
   }
 };
 
-// Calls f with an element of what is stored and one of what is computed with.
-template <class F>
-void visit_stored(DType t, F&& f) {
-  switch (t) {
-    case float64:
-      return f(double{}, double{});
-    case bfloat16:
-      return f(BFloat16{}, float{});
-    case float16:
-      return f(Float16{}, float{});
-    default:
-      return f(float{}, float{});
-  }
-}
-
 Tensor with_shape(const Tensor& t, const Shape& shape, const Shape& strides) {
   return t.alias(shape, strides, t.storage_offset());
 }

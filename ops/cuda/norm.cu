@@ -1,4 +1,5 @@
-// Kernels of ops/layer_norm.h and ops/batch_norm.h.
+// Kernels of ops/layer_norm.h and ops/batch_norm.h. Rows that fit the registers are in norm_rows.cuh.
+#include "ops/cuda/norm_rows.cuh"
 #include "ops/cuda/reduce.cuh"
 
 namespace troupe::ops::on_cuda {
@@ -11,95 +12,116 @@ struct Statistics {
 
 // The rounding of the mean shows in the sum of the deviations from it, and is taken off: a row of equal
 // numbers gives zeros, however small eps (Chan, Golub and LeVeque's corrected two-pass algorithm).
-template <bool centered, class T>
-__device__ Statistics<T> statistics(const T* x, int64_t n, T eps) {
-  Statistics<T> s;
+template <bool centered, class A, class T>
+__device__ Statistics<A> statistics(const T* x, int64_t n, A eps) {
+  Statistics<A> s;
   if constexpr (centered) {
-    T sum = 0;
-    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) sum += x[i];
-    s.mean = block_sum(sum) / static_cast<T>(n);
+    A sum = 0;
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) sum += static_cast<A>(x[i]);
+    s.mean = block_sum(sum) / static_cast<A>(n);
   }
-  T squares = 0, deviations = 0;
+  A squares = 0, deviations = 0;
   for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
-    const T d = x[i] - s.mean;
+    const A d = static_cast<A>(x[i]) - s.mean;
     squares += d * d;
     deviations += d;
   }
   squares = block_sum(squares);
   if constexpr (centered) {
     deviations = block_sum(deviations);
-    const T lost = deviations / static_cast<T>(n);
+    const A lost = deviations / static_cast<A>(n);
     s.mean += lost;
     squares -= deviations * lost;
     if (squares < 0) squares = 0;
   }
-  s.scale = 1 / std::sqrt(squares / static_cast<T>(n) + eps);
-  if constexpr (centered)  // squares beyond T's range: no number is right
-    if (s.scale == 0) s.scale = std::numeric_limits<T>::quiet_NaN();
+  s.scale = 1 / std::sqrt(squares / static_cast<A>(n) + eps);
+  if constexpr (centered)  // squares beyond A's range: no number is right
+    if (s.scale == 0) s.scale = std::numeric_limits<A>::quiet_NaN();
   return s;
 }
 
-template <class T, bool centered>
+// T: what is stored; A: what is computed with.
+template <class T, class A, bool centered>
 struct NormForward {
   T* out;
   const T *x, *weight, *bias;
   int64_t n;
-  T eps;
+  A eps;
   template <class F>
   void visit(F&& f) {
     visit_pointers(f, out, x, weight, bias);
   }
   __device__ void operator()(int64_t row) const {
     const T* in = x + row * n;
-    const Statistics<T> s = statistics<centered>(in, n, eps);
+    const Statistics<A> s = statistics<centered>(in, n, eps);
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
-      const T y = (in[i] - s.mean) * s.scale * weight[i];
-      out[row * n + i] = bias ? y + bias[i] : y;
+      const A y = (static_cast<A>(in[i]) - s.mean) * s.scale * static_cast<A>(weight[i]);
+      out[row * n + i] = static_cast<T>(bias ? y + static_cast<A>(bias[i]) : y);
     }
   }
 };
+
+template <class Body>
+void run_rows(const Call& c, Device device, int64_t blocks, size_t shared_floats, const Body& body) {
+  if (blocks > 0)
+    cuda::launch(c.name(), device, each_rows<Body>, dim3(static_cast<unsigned>(blocks)), dim3(kRowThreads),
+                 shared_floats * sizeof(float), body);
+}
+
 template <bool centered>
 void forward(const Call& c, Tensors& out) {
   const Tensor x = c.in[0].contiguous_data(), weight = c.in[1].contiguous_data();
   const Tensor bias = c.in.size() == 3 ? c.in[2].contiguous_data() : Tensor();
   const int64_t n = weight.numel();
   if (n == 0) return;
-  visit_floating(x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    for_each_row(
-        c.name(), x.device(), x.numel() / n, n,
-        NormForward<T, centered>{elements<T>(out[0]), elements<const T>(x), elements<const T>(weight),
-                                 elements<const T>(bias), n, static_cast<T>(c.attrs.number("eps"))});
+  const int64_t rows = x.numel() / n;
+  visit_stored(x.dtype(), [&](auto stored, auto computed) {
+    using T = decltype(stored);
+    using A = decltype(computed);
+    const auto eps = static_cast<A>(c.attrs.number("eps"));
+    T* const to = elements<T>(out[0]);
+    const T *const from = elements<const T>(x), *const w = elements<const T>(weight),
+                   *const b = elements<const T>(bias);
+    if constexpr (std::is_same_v<A, float>)
+      if (rows < INT32_MAX && visit_rows<T>(n, {to, from, w, b}, [&]<int kPacks, int kGroup>() {
+            using Body = NormRows<T, kPacks, kGroup, centered>;
+            run_rows(c, x.device(), (rows + Body::kAtOnce - 1) / Body::kAtOnce, GroupValues<kGroup>::kShared,
+                     Body{to, from, w, b, rows, static_cast<int>(n), eps});
+          }))
+        return;
+    for_each_row(c.name(), x.device(), rows, n, NormForward<T, A, centered>{to, from, w, b, n, eps});
   });
 }
 
 // The gradient of x, and the statistics of each row for the gradients of weight and bias.
-template <class T, bool centered>
+template <class T, class A, bool centered>
 struct NormBackward {
-  T *dx, *stats;
+  T* dx;
+  A* stats;
   const T *g, *x, *weight;
   int64_t n;
-  T eps;
+  A eps;
   template <class F>
   void visit(F&& f) {
     visit_pointers(f, dx, stats, g, x, weight);
   }
   __device__ void operator()(int64_t row) const {
     const T *in = x + row * n, *gradient = g + row * n;
-    const Statistics<T> s = statistics<centered>(in, n, eps);
-    T first = 0, second = 0;
+    const Statistics<A> s = statistics<centered>(in, n, eps);
+    A first = 0, second = 0;
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
-      const T gw = gradient[i] * weight[i];
+      const A gw = static_cast<A>(gradient[i]) * static_cast<A>(weight[i]);
       first += gw;
-      second += gw * (in[i] - s.mean);
+      second += gw * (static_cast<A>(in[i]) - s.mean);
     }
     first = block_sum(first);
     second = block_sum(second);
-    const T k = 1 / static_cast<T>(n), shift = centered ? first * k : T{0};
-    const T slope = second * k * s.scale * s.scale;
+    const A k = 1 / static_cast<A>(n), shift = centered ? first * k : A{0};
+    const A slope = second * k * s.scale * s.scale;
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
-      const T d = in[i] - s.mean;
-      dx[row * n + i] = (gradient[i] * weight[i] - shift - d * slope) * s.scale;
+      const A d = static_cast<A>(in[i]) - s.mean,
+              gw = static_cast<A>(gradient[i]) * static_cast<A>(weight[i]);
+      dx[row * n + i] = static_cast<T>((gw - shift - d * slope) * s.scale);
     }
     if (threadIdx.x == 0) {
       stats[2 * row] = s.mean;
@@ -110,10 +132,11 @@ struct NormBackward {
 
 constexpr int64_t kRows = 64;  // whose gradients of the weight are one term
 
-template <class T>
+template <class T, class A>
 struct WeightTerms {
-  T* terms;  // [pieces, 2, n]
-  const T *g, *x, *stats;
+  A* terms;  // [pieces, 2, n]
+  const T *g, *x;
+  const A* stats;
   int64_t rows, n;
   template <class F>
   void visit(F&& f) {
@@ -122,20 +145,20 @@ struct WeightTerms {
   __device__ void operator()(int64_t i) const {
     const int64_t piece = i / n, column = i % n;
     const int64_t last = (piece + 1) * kRows < rows ? (piece + 1) * kRows : rows;
-    T dw = 0, db = 0;
+    A dw = 0, db = 0;
     for (int64_t r = piece * kRows; r < last; ++r) {
-      const T gradient = g[r * n + column];
-      dw += gradient * ((x[r * n + column] - stats[2 * r]) * stats[2 * r + 1]);
+      const A gradient = static_cast<A>(g[r * n + column]);
+      dw += gradient * ((static_cast<A>(x[r * n + column]) - stats[2 * r]) * stats[2 * r + 1]);
       db += gradient;
     }
     terms[2 * piece * n + column] = dw;
     terms[(2 * piece + 1) * n + column] = db;
   }
 };
-template <class T>
+template <class T, class A>
 struct WeightSums {
   T *dw, *db;  // db: null if there is none
-  const T* terms;
+  const A* terms;
   int64_t pieces, n;
   template <class F>
   void visit(F&& f) {
@@ -147,10 +170,40 @@ struct WeightSums {
       w += static_cast<double>(terms[2 * p * n + i]);
       b += static_cast<double>(terms[(2 * p + 1) * n + i]);
     }
-    dw[i] = static_cast<T>(w);
-    if (db) db[i] = static_cast<T>(b);
+    dw[i] = static_cast<T>(static_cast<A>(w));
+    if (db) db[i] = static_cast<T>(static_cast<A>(b));
   }
 };
+
+// What the gradients read and write.
+template <class T>
+struct NormGradient {
+  Tensor g, x, weight;
+  T *dx, *dw, *db;
+  int64_t rows, n;
+};
+
+// With rows in registers, if they fit.
+template <bool centered, class T>
+bool backward_by_rows(const Call& c, const NormGradient<T>& v) {
+  const T *const g = elements<const T>(v.g), *const x = elements<const T>(v.x),
+                 *const w = elements<const T>(v.weight);
+  constexpr int64_t kMostBlocks = 512;
+  return visit_rows<T>(v.n, {v.dx, g, x, w}, [&]<int kPacks, int kGroup>() {
+    using Body = NormRowsBackward<T, kPacks, kGroup, centered>;
+    const int64_t blocks = std::min(kMostBlocks, (v.rows + Body::kAtOnce - 1) / Body::kAtOnce);
+    const Device device = v.x.device();
+    const int n = static_cast<int>(v.n);
+    const Tensor terms = scratch<float>(blocks * 2 * v.n, device);
+    const auto sums = Body::kAtOnce > 1 ? static_cast<size_t>(2 * v.n) : 0;
+    run_rows(c, device, blocks, GroupValues<kGroup>::kShared + sums,
+             Body{v.dx, elements<float>(terms), g, x, w, v.rows, blocks, n,
+                  static_cast<float>(c.attrs.number("eps"))});
+    for_each_block(c.name(), device, (2 * v.n + 31) / 32, 256,
+                   NormTermSums<T>{v.dw, v.db, elements<const float>(terms), blocks, n});
+  });
+}
+
 template <bool centered>
 void backward(const Call& c, Tensors& out) {
   const Tensor g = c.in[0].contiguous_data(), x = c.in[1].contiguous_data(),
@@ -159,19 +212,23 @@ void backward(const Call& c, Tensors& out) {
   if (n == 0) return;
   const int64_t rows = x.numel() / n, pieces = (rows + kRows - 1) / kRows;
   const Device device = x.device();
-  visit_floating(x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const Tensor stats = scratch<T>(2 * rows, device), terms = scratch<T>(2 * pieces * n, device);
-    for_each_row(c.name(), device, rows, n,
-                 NormBackward<T, centered>{elements<T>(out[0]), elements<T>(stats), elements<const T>(g),
-                                           elements<const T>(x), elements<const T>(weight), n,
-                                           static_cast<T>(c.attrs.number("eps"))});
+  visit_stored(x.dtype(), [&](auto stored, auto computed) {
+    using T = decltype(stored);
+    using A = decltype(computed);
+    const NormGradient<T> v{
+        g,    x, weight, elements<T>(out[0]), elements<T>(out[1]), centered ? elements<T>(out[2]) : nullptr,
+        rows, n};
+    if constexpr (std::is_same_v<A, float>)
+      if (backward_by_rows<centered>(c, v)) return;
+    const Tensor stats = scratch<A>(2 * rows, device), terms = scratch<A>(2 * pieces * n, device);
+    for_each_row(
+        c.name(), device, rows, n,
+        NormBackward<T, A, centered>{v.dx, elements<A>(stats), elements<const T>(g), elements<const T>(x),
+                                     elements<const T>(weight), n, static_cast<A>(c.attrs.number("eps"))});
     for_each(c.name(), device, pieces * n,
-             WeightTerms<T>{elements<T>(terms), elements<const T>(g), elements<const T>(x),
-                            elements<const T>(stats), rows, n});
-    for_each(c.name(), device, n,
-             WeightSums<T>{elements<T>(out[1]), centered ? elements<T>(out[2]) : nullptr,
-                           elements<const T>(terms), pieces, n});
+             WeightTerms<T, A>{elements<A>(terms), elements<const T>(g), elements<const T>(x),
+                               elements<const A>(stats), rows, n});
+    for_each(c.name(), device, n, WeightSums<T, A>{v.dw, v.db, elements<const A>(terms), pieces, n});
   });
 }
 
@@ -349,10 +406,14 @@ void channel_mix(const Call& c, Tensors& out) {
 
 KernelTable norm_kernels() {
   static constexpr KernelEntry kTable[] = {
-      {"layer_norm", forward<true>},          {"rms_norm", forward<false>},
-      {"layer_norm_grad", backward<true>},    {"rms_norm_grad", backward<false>},
-      {"batch_norm_train", batch_norm_train}, {"channel_affine", channel_affine},
-      {"channel_sums", channel_sums},         {"channel_mix", channel_mix},
+      {"layer_norm", forward<true>, nullptr, true},
+      {"rms_norm", forward<false>, nullptr, true},
+      {"layer_norm_grad", backward<true>, nullptr, true},
+      {"rms_norm_grad", backward<false>, nullptr, true},
+      {"batch_norm_train", batch_norm_train},
+      {"channel_affine", channel_affine},
+      {"channel_sums", channel_sums},
+      {"channel_mix", channel_mix},
   };
   return kTable;
 }

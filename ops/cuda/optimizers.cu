@@ -1,4 +1,5 @@
-// The updates of optim/: inputs are the gradients; results the parameters, then each slot of all of them.
+// The updates of optim/: inputs are the gradients; results the parameters, then each slot of all of them. Of
+// parameters in halves, results are these, then their float32 master copies, then the slots.
 #include "core/tensor/creation.h"
 #include "core/tensor/elements.h"
 #include "ops/cuda/passes.cuh"
@@ -10,22 +11,39 @@ namespace {
 // One parameter among those of a call.
 struct Part {
   const Call& call;
-  const Tensor &param, &grad;
+  const Tensor &param, &grad;  // param: the master copy of halves
+  Tensor rounded;              // the halves
   double scale;
   int64_t step;  // counts from 1
-  const Tensors& all;
+  std::span<const Tensor> all_slots;
   size_t index, count;
   Queue& queue;
 
-  Tensor slot(size_t k) const { return all[(k + 1) * count + index]; }
-  size_t slots() const { return all.size() / count - 1; }
+  Tensor slot(size_t k) const { return all_slots[k * count + index]; }
+  size_t slots() const { return all_slots.size() / count; }
 
   template <class T, int N, class F>
   void each(const F& f) const {
     T* at[3] = {};
     for (int k = 0; k < N; ++k) at[k] = elements<T>(slot(static_cast<size_t>(k)));
-    queue.add(param.numel(), Pass<T, N, F>{elements<T>(param), elements<const T>(grad), at[0], at[1], at[2],
-                                           static_cast<T>(scale), f});
+    with_pass<T, N>(grad, at, scale, f, [&](const auto& pass) { queue.add(param.numel(), pass); });
+  }
+  // go(pass) with what takes f over `from` in the place of the gradient.
+  template <class T, int N, class F, class Go>
+  void with_pass(const Tensor& from, T* const (&at)[3], double by, const F& f, Go&& go) const {
+    if constexpr (std::is_same_v<T, float>)
+      if (rounded.defined()) {
+        const auto of = [&](auto zero) {
+          using H = decltype(zero);
+          const bool half = is_half(from.dtype());
+          go(RoundedPass<H, N, F>{
+              elements<H>(rounded), elements<float>(param), half ? elements<const H>(from) : nullptr,
+              half ? nullptr : elements<const float>(from), at[0], at[1], at[2], static_cast<float>(by), f});
+        };
+        return rounded.dtype() == bfloat16 ? of(BFloat16{}) : of(Float16{});
+      }
+    go(Pass<T, N, F>{elements<T>(param), elements<const T>(from), at[0], at[1], at[2], static_cast<T>(by),
+                     f});
   }
 };
 
@@ -34,11 +52,16 @@ template <class F>
 void for_each_part(const Call& c, const Tensors& out, F&& f) {
   const double scale = c.attrs.number("scale");
   const auto& steps = c.attrs.ints("steps");
-  if (c.in.empty()) return;
+  const size_t n = steps.size();
+  if (n == 0) return;
+  const bool halves = is_half(out[0].dtype());
+  const std::span<const Tensor> updated = std::span(out).subspan(halves ? n : 0);
   Queue queue(c.name(), out[0].device());
-  for (size_t i = 0; i < c.in.size(); ++i)
-    visit_floating(out[i].dtype(), [&](auto zero) {
-      f(Part{c, out[i], c.in[i], scale, steps[i], out, i, c.in.size(), queue}, zero);
+  for (size_t i = 0; i < n; ++i)
+    visit_floating(updated[i].dtype(), [&](auto zero) {
+      f(Part{c, updated[i], c.in[i], halves ? out[i] : Tensor(), scale, steps[i], updated.subspan(n), i, n,
+             queue},
+        zero);
     });
   queue.run();
 }
@@ -287,50 +310,26 @@ void lamb(const Call& c, Tensors& out) {
                              T(o.number("weight_decay")),
                              T(1 / (1 - power(b1, part.step))),
                              T(1 / std::sqrt(1 - power(b2, part.step)))};
-    for_each(c.name(), device, n,
-             Pass<T, 3, LambDirection<T>>{p, elements<const T>(part.grad), elements<T>(part.slot(0)),
-                                          elements<T>(part.slot(1)), u, T(part.scale), f});
+    const auto go = [&](const auto& pass) { for_each(c.name(), device, n, pass); };
+    part.template with_pass<T, 3>(part.grad, {elements<T>(part.slot(0)), elements<T>(part.slot(1)), u},
+                                  part.scale, f, go);
     reduce<double>(c.name(), device, {1, n, 1}, static_cast<const T*>(p), squares, SumOfSquares<T, double>{});
     reduce<double>(c.name(), device, {1, n, 1}, static_cast<const T*>(u), squares + 1,
                    SumOfSquares<T, double>{});
     const LambMove<T> move{squares, o.number("lr")};
-    for_each(c.name(), device, n, Pass<T, 0, LambMove<T>>{p, u, nullptr, nullptr, nullptr, T(1), move});
+    part.template with_pass<T, 0>(direction, {nullptr, nullptr, nullptr}, 1, move, go);
   });
-}
-
-// Elements that a parameter, an input, no longer has as its master copy left them were written by somebody
-// else: they are taken over.
-template <class T>
-struct TakeOver {
-  float* master;
-  const T* now;
-  template <class F>
-  void visit(F&& f) {
-    visit_pointers(f, master, now);
-  }
-  __device__ void operator()(int64_t i) const {
-    if (T(master[i]).bits != now[i].bits) master[i] = static_cast<float>(now[i]);
-  }
-};
-void take_over(const Call& c, Tensors& out) {
-  for (size_t i = 0; i < c.in.size(); ++i) {
-    const Tensor now = c.in[i].contiguous_data();
-    visit_dtype(now.dtype(), [&](auto zero) {
-      using T = decltype(zero);
-      if constexpr (sizeof(T) == 2)
-        for_each(c.name(), now.device(), now.numel(),
-                 TakeOver<T>{elements<float>(out[i]), elements<const T>(now)});
-    });
-  }
 }
 
 }  // namespace
 
 KernelTable optimizer_kernels() {
   static constexpr KernelEntry kTable[] = {
-      {"sgd_", sgd},         {"adam_", adam<false>},    {"adamw_", adam<true>},  {"adamax_", adamax},
-      {"rmsprop_", rmsprop}, {"adagrad_", adagrad},     {"adadelta_", adadelta}, {"rprop_", rprop},
-      {"lamb_", lamb},       {"take_over_", take_over},
+      {"sgd_", sgd, nullptr, true},           {"adam_", adam<false>, nullptr, true},
+      {"adamw_", adam<true>, nullptr, true},  {"adamax_", adamax, nullptr, true},
+      {"rmsprop_", rmsprop, nullptr, true},   {"adagrad_", adagrad, nullptr, true},
+      {"adadelta_", adadelta, nullptr, true}, {"rprop_", rprop, nullptr, true},
+      {"lamb_", lamb, nullptr, true},
   };
   return kTable;
 }

@@ -51,6 +51,67 @@ struct Pass {
   }
 };
 
+/// The same for a parameter of halves, whose float32 master copy `f` updates, and of which it is rounded:
+/// elements that the parameter no longer has as its master copy left them were written by somebody else, and
+/// are taken over. The gradient is of halves, too, or float32: one of `g` and `wide_g` is null.
+template <class H, int N, class F>
+struct RoundedPass {
+  H* p;
+  float* master;
+  const H* g;
+  const float* wide_g;
+  float *s0, *s1, *s2;
+  float scale;
+  F f;
+  template <class G>
+  void visit(G&& v) {
+    visit_pointers(v, p, master, g, wide_g, s0, s1, s2);
+    if constexpr (requires { f.visit(v); }) f.visit(v);
+  }
+  __device__ void operator()(int64_t i) const { some<1>(i); }
+
+  static constexpr int kPack = cuda::kPackOf<float>;
+  bool can_pack() const {
+    bool all = cuda::can_pack<kPack>(p) && cuda::can_pack<kPack>(g);
+    for (const float* x : {static_cast<const float*>(master), wide_g, static_cast<const float*>(s0),
+                           static_cast<const float*>(s1), static_cast<const float*>(s2)})
+      all &= cuda::can_pack<kPack>(x);
+    return all;
+  }
+  __device__ void pack(int64_t i) const { some<kPack>(i); }
+
+ private:
+  template <int n>
+  __device__ void some(int64_t i) const {
+    auto halves = cuda::load_pack<n>(p + i);
+    auto values = cuda::load_pack<n>(master + i);
+    float grads[n];
+    if (g) {
+      const auto given = cuda::load_pack<n>(g + i);
+      for (int l = 0; l < n; ++l) grads[l] = static_cast<float>(given.at[l]);
+    } else {
+      const auto given = cuda::load_pack<n>(wide_g + i);
+      for (int l = 0; l < n; ++l) grads[l] = given.at[l];
+    }
+    float* const slots[] = {s0, s1, s2};
+    cuda::Pack<float, n> s[3];
+    for (int k = 0; k < N; ++k) s[k] = cuda::load_pack<n>(slots[k] + i);
+    for (int l = 0; l < n; ++l) {
+      float& value = values.at[l];
+      if (H(value).bits != halves.at[l].bits) value = static_cast<float>(halves.at[l]);
+      const float grad = grads[l] * scale;
+      if constexpr (N == 0) f(value, grad);
+      if constexpr (N == 1) f(value, grad, s[0].at[l]);
+      if constexpr (N == 2) f(value, grad, s[0].at[l], s[1].at[l]);
+      if constexpr (N == 3) f(value, grad, s[0].at[l], s[1].at[l], s[2].at[l]);
+      halves.at[l] = H(value);
+    }
+    cuda::store_pack(p + i, halves);
+    cuda::store_pack(master + i, values);
+    for (int k = 0; k < N; ++k) cuda::store_pack(slots[k] + i, s[k]);
+  }
+};
+
 /// Passes over several parameters in one launch. A block takes kOfBlock elements of one of them.
 constexpr int64_t kOfBlock = 4096;
 #ifdef TROUPE_SIM_CUDA

@@ -1,0 +1,188 @@
+// Kernels that take halves as they are, at sizes that their ways of reading rows differ in: beside float64 on
+// the CPU.
+#include <catch2/catch.hpp>
+#include <functional>
+
+#include "autograd/engine.h"
+#include "core/tensor/elements.h"
+#include "ops/ops.h"
+#include "optim/optimizer.h"
+#include "optim/optimizer_catalog.h"
+#include "tests/cuda/gpus.h"
+#include "tests/support/near.h"
+#include "tests/support/sim_cuda/sim.h"
+
+using namespace troupe;
+
+namespace {
+
+using testing::difference, testing::gpu0, testing::needs_gpus;
+
+Tensor drawn(const Shape& shape, uint64_t seed, DType dtype) {
+  Generator g(seed);
+  return ops::to(ops::randn(shape, g, float32), dtype);
+}
+
+using Function = std::function<Tensor(const Tensors&)>;
+
+Tensors passes(const Tensors& inputs, const Tensor& slope, DType dtype, Device device, const Function& f) {
+  Tensors leaves;
+  for (const Tensor& t : inputs) leaves.push_back(ops::to(t, dtype).data_on(device).requires_grad_());
+  const Tensor y = f(leaves);
+  const Tensor g = slope.defined() ? ops::to(slope, dtype).data_on(device) : Tensor();
+  Tensors all = autograd::grad({y}, leaves, g.defined() ? Tensors{g} : Tensors{});
+  all.push_back(y.detach());
+  return all;
+}
+
+// Results are float64's, rounded once; sums of float32 in another order.
+void compare(const Tensors& given, const Tensor& slope, DType t, const Function& f, double more = 0) {
+  Tensors inputs;
+  for (const Tensor& x : given) inputs.push_back(ops::to(x, t));
+  const Tensors got = passes(inputs, slope, t, gpu0, f), wanted = passes(inputs, slope, float64, cpu, f);
+  const double rounding = t == bfloat16 ? 0x1p-8 : t == float16 ? 0x1p-11 : 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    INFO(name(t) << ", tensor " << i << ", " << wanted[i].summary());
+    CHECK(got[i].dtype() == t);
+    CHECK(difference(ops::to(got[i].data_on(cpu), float64), wanted[i], 1.02 * rounding + 2e-5 + more,
+                     2e-5 + (t == float16 ? 0x1p-24 : 0)) == "");
+  }
+}
+
+TEST_CASE("norms of rows that fit registers, and of others, in all dtypes") {
+  if (!needs_gpus(1)) return;
+  for (const auto& [rows, n] : {std::pair(5, 8),
+                                {70, 37},
+                                {9, 128},
+                                {33, 256},
+                                {6, 768},
+                                {130, 768},
+                                {3, 1000},
+                                {5, 4096},
+                                {3, 4104}})
+    for (const DType t : {bfloat16, float16, float32}) {
+      INFO(rows << " rows of " << n);
+      const Tensor x = ops::add(drawn({rows, n}, 1, t), 3), g = drawn({rows, n}, 2, t);
+      const Tensor weight = drawn({n}, 3, t), bias = drawn({n}, 4, t);
+      compare({x, weight, bias}, g, t,
+              [&](const Tensors& v) { return ops::layer_norm(v[0], {n}, v[1], v[2]); });
+      compare({x, weight}, g, t, [&](const Tensors& v) { return ops::rms_norm(v[0], {n}, v[1], 1e-5); });
+    }
+}
+
+TEST_CASE("a norm reads rows from any place of a storage") {
+  if (!needs_gpus(1)) return;
+  const Tensor all = drawn({4 * 64 + 8}, 1, bfloat16), weight = drawn({64}, 2, bfloat16);
+  for (const int64_t from : {0, 1, 4, 8}) {
+    const auto norm = [&](const Tensor& x, const Tensor& w) {
+      return ops::layer_norm(ops::reshape(ops::slice(x, 0, from, from + 256), {4, 64}), {64}, w, w);
+    };
+    const Tensor got = norm(all.data_on(gpu0), weight.data_on(gpu0)).data_on(cpu);
+    CHECK(difference(got.to(float64), norm(all.to(float64), weight.to(float64)), 1.02 * 0x1p-8, 2e-5) == "");
+  }
+}
+
+TEST_CASE("cross-entropy of long rows, of rows from any place, with all its options, in all dtypes") {
+  if (!needs_gpus(1)) return;
+  for (const auto& [rows, n] : {std::pair(1, 1), {4, 7}, {5, 64}, {3, 1023}, {2, 5000}})
+    for (const DType t : {bfloat16, float16, float32, float64})
+      for (const char* reduction : {"mean", "sum", "none"})
+        for (const double smoothing : {0.0, 0.1}) {
+          INFO(rows << " rows of " << n << ", " << reduction << ", smoothing " << smoothing);
+          std::vector<int64_t> classes;
+          for (int64_t r = 0; r < rows; ++r) classes.push_back(r == 1 ? -100 : (r * 31 + 5) % n);
+          const Tensor target = tensor(classes), x = ops::mul(drawn({rows, n}, 1, t), 3);
+          const bool each = std::string_view(reduction) == "none";
+          compare({x}, each ? drawn({rows}, 2, t) : Tensor(), t, [&](const Tensors& v) {
+            return ops::cross_entropy(v[0], target.data_on(v[0].device()), reduction, -100, smoothing);
+          });
+        }
+}
+
+TEST_CASE("cross-entropy of scores of images, of infinite ones and of NaN") {
+  if (!needs_gpus(1)) return;
+  const Tensor target = tensor({{0, 2, 1}, {1, 1, 0}});
+  const auto loss = [&](const Tensors& v) {
+    return ops::cross_entropy(v[0], target.data_on(v[0].device()), "none");
+  };
+  compare({drawn({2, 3, 3}, 1, bfloat16)}, drawn({2, 3}, 2, bfloat16), bfloat16, loss);
+  for (const float odd : {INFINITY, -INFINITY, NAN})
+    for (const int64_t at : {0, 3, 9, 40}) {
+      Tensor x = drawn({1, 50}, 3, float32);
+      x.data<float>()[at] = odd;
+      const auto one = [&](const Tensors& v) {
+        return ops::cross_entropy(v[0], tensor({7}).data_on(v[0].device()));
+      };
+      INFO(odd << " at " << at);
+      compare({x}, {}, bfloat16, one);
+      compare({x}, {}, float32, one);
+    }
+}
+
+TEST_CASE("sums and products of halves are rounded once on a GPU, and so are their gradients") {
+  if (!needs_gpus(1)) return;
+  for (const DType t : {bfloat16, float16})
+    for (const auto& [a, b] :
+         {std::pair(Shape{6, 40}, Shape{6, 40}), {{6, 40}, {40}}, {{6, 1}, {1, 40}}, {{3}, {}}}) {
+      INFO(a.str() << " and " << b.str());
+      const Tensor x = drawn(a, 1, t), y = drawn(b, 2, t), g = drawn(ops::add(x, y).shape(), 3, t);
+      compare({x, y}, g, t, [](const Tensors& v) { return ops::mul(v[0], v[1]); });
+      compare({x, y}, g, t, [](const Tensors& v) { return ops::add(v[0], v[1]); });
+      compare({x, y}, g, t, [](const Tensors& v) { return ops::sub(v[0], v[1]); });
+      compare(
+          {x}, x, t, [](const Tensors& v) { return ops::mul(ops::add(v[0], 0.1), -1.7); }, 2 * 0x1p-8);
+    }
+}
+
+// Parameters, three steps by gradients of some dtype, and between them a write by somebody else.
+std::vector<Tensor> trained(const std::string& kind, DType dtype, DType of_gradients, Device device,
+                            uint64_t* launches) {
+  std::vector<Tensor> parameters;
+  for (int64_t i = 0; i < 5; ++i)
+    parameters.push_back(
+        drawn({3 + 61 * i}, 1 + static_cast<uint64_t>(i), dtype).data_on(device).requires_grad_());
+  const auto optimizer = optim::make(kind, {}, parameters);
+  for (uint64_t step = 0; step < 3; ++step) {
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const Tensor& p = parameters[i];
+      p.set_grad(drawn(p.shape(), 100 * step + i, of_gradients).data_on(device));
+    }
+    if (step == 1) {
+      NoGradGuard off;
+      ops::mul_(parameters[2], 2.0);
+    }
+#ifdef TROUPE_CUDA_SIM
+    sim_cuda::reset_counters();
+#endif
+    optimizer->step();
+#ifdef TROUPE_CUDA_SIM
+    if (launches) *launches = sim_cuda::counters().launches;
+#endif
+  }
+  for (const auto& [key, value] : optimizer->state())
+    if (key.ends_with(".master")) parameters.push_back(value.data_on(cpu));
+  return parameters;
+}
+
+TEST_CASE("every optimizer reads halves, takes over what others wrote and rounds, in its own launch") {
+  if (!needs_gpus(1)) return;
+  for (const Entry& entry : optim::optimizers())
+    for (const auto& [dtype, of_gradients] :
+         {std::pair(bfloat16, bfloat16), {float16, float16}, {bfloat16, float32}}) {
+      const std::string kind(entry.name);
+      INFO(kind << " " << name(dtype) << ", gradients " << name(of_gradients));
+      uint64_t launches = 0;
+      const auto got = trained(kind, dtype, of_gradients, gpu0, &launches);
+      const auto wanted = trained(kind, dtype, of_gradients, cpu, nullptr);
+      REQUIRE(got.size() == 10);
+      REQUIRE(wanted.size() == 10);
+      for (size_t i = 5; i < 10; ++i) CHECK(difference(got[i], wanted[i], 1e-5, 1e-6) == "");
+      for (size_t i = 0; i < 5; ++i)
+        CHECK(bit_equal(got[i].data_on(cpu).detach(), ops::to(got[5 + i], dtype)));
+#ifdef TROUPE_CUDA_SIM
+      CHECK((kind == "lamb" || launches <= 2));
+#endif
+    }
+}
+
+}  // namespace
