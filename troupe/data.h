@@ -11,4 +11,5 @@
 #include "data/datasets/text.h"
 #include "data/formats/npy.h"
 #include "data/formats/safetensors.h"
+#include "data/formats/summary.h"
 #include "troupe/troupe.h"

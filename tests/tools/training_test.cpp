@@ -28,6 +28,20 @@ TEST_CASE("a training run remembers losses and measures, and draws them") {
   }
 }
 
+TEST_CASE("a training run writes its curves to a folder that is asked for") {
+  const testing::Folder folder;
+  const std::string runs = (folder.path / "runs").string();
+  {
+    tools::Training training((folder.path / "run.svg").string(), "A run", 2, {.measure = "accuracy", .summary = runs});
+    training.step(4, 10, {{"perplexity", 8}});
+    training.measure(0.5);
+    training.step(3, 10);
+  }
+  const std::string lines = content(runs + "/steps.jsonl");
+  CHECK(lines.find("\"loss\":4.0,\"perplexity\":8.0,\"accuracy\":0.5}\n") != std::string::npos);
+  CHECK(lines.find("\"loss\":3.0}\n") != std::string::npos);
+}
+
 TEST_CASE("a training run without a measure draws its loss alone") {
   const testing::Folder folder;
   const std::string picture = (folder.path / "run.svg").string();

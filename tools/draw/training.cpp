@@ -2,6 +2,7 @@
 
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
@@ -17,7 +18,19 @@ Training::Training(std::string picture, std::string title, int64_t steps, const 
       epochs_(options.epochs),
       bar_({.total = steps}),
       losses_{.name = "training loss", .smooth = options.smooth},
-      measures_{.name = options.measure, .right = !options.same_axis} {}
+      measures_{.name = options.measure, .right = !options.same_axis} {
+  const char* const variable = std::getenv("TROUPE_SUMMARY");
+  if (const std::string folder = !options.summary.empty() ? options.summary
+                                 : variable               ? variable
+                                                          : "";
+      !folder.empty())
+    summary_.emplace(folder);
+}
+
+void Training::measure(double value) {
+  measures_.add(static_cast<double>(done_), value);
+  if (summary_) summary_->scalar(measures_.name.empty() ? "measure" : measures_.name, value, done_);
+}
 
 StateDict Training::state() const {
   StateDict out;
@@ -40,6 +53,10 @@ void Training::step(double loss, int64_t samples, const Progress::Metrics& more)
     bar_.set_label("epoch " + std::to_string(done_ * epochs_ / steps_ + 1) + "/" + std::to_string(epochs_));
   Job::check_current(loss);
   losses_.add(static_cast<double>(++done_), loss);
+  if (summary_) {
+    summary_->scalar("loss", loss, done_);
+    for (const auto& [name, value] : more) summary_->scalar(name, value, done_);
+  }
   Progress::Metrics metrics{{"loss", loss}};
   metrics.insert(metrics.end(), more.begin(), more.end());
   bar_.update(done_, metrics, samples);

@@ -1,10 +1,12 @@
 // A training run as its user follows it: a bar while it goes on, then its result and a chart.
 #pragma once
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "core/graph/stateful.h"
 #include "core/value/value.h"
+#include "data/formats/summary.h"
 #include "tools/draw/chart.h"
 #include "tools/flags/progress.h"
 
@@ -15,6 +17,9 @@ struct TrainingOptions {
   double smooth = 8;         ///< as Series::smooth, of the loss
   std::string measure = {};  ///< "test accuracy", drawn over the right axis; empty: none
   bool same_axis = false;    ///< the measure is drawn over the left axis, as the loss is
+  /// A folder for TensorBoard's event files and steps.jsonl (datasets::Summary), with the loss, the measure
+  /// and what the bar shows; empty: the variable TROUPE_SUMMARY, or none.
+  std::string summary = {};
 };
 
 /// One thread. A checkpoint has its curves, and the bar goes on where it was; every loss is a witness
@@ -26,7 +31,7 @@ class Training final : public Stateful {
   /// A step is done: its loss, how many samples it took, and what the bar shows beside the loss.
   void step(double loss, int64_t samples, const Progress::Metrics& more = {});
   /// The value of the measure after the last step.
-  void measure(double value) { measures_.add(static_cast<double>(done_), value); }
+  void measure(double value);
   /// Prints a line on standard output, above the bar.
   void print(const std::string& line) { bar_.print(line); }
   /// What finish() prints behind its own line, as one line of JSON. `invalid` for other values than numbers,
@@ -47,6 +52,7 @@ class Training final : public Stateful {
   int64_t steps_, epochs_, done_ = 0;
   Progress bar_;
   Series losses_, measures_;
+  std::optional<datasets::Summary> summary_;
 };
 
 }  // namespace troupe::tools
