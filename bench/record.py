@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures entries of bench/results/ again, and writes them with today's machine, date and commit.
 
-    record.py BIN_DIR PEER NAME...     NAME: calls, calls-tcp, chain, collectives, contexts, ddp, references, restarts, scale, sharded, shell, tls
+    record.py BIN_DIR PEER NAME...     NAME: calls, calls-tcp, chain, collectives, contexts, ddp, references, restarts, scale, sharded, shell, tls, watched
 
 Title, notes, and the command of a comparison are those of the file. bench/figures.py then writes the page.
 """
@@ -122,8 +122,15 @@ def tls(bin_dir, peer, entry):
     return [{"columns": encrypted.COLUMNS, "rows": encrypted.rows(str(bin_dir), int(entry["command"].split()[-1]))}]
 
 
+def watched(bin_dir, peer, entry):
+    [line] = lines([sys.executable, str(ROOT / "bench/watched.py"), str(bin_dir)]) or sys.exit("record: watched failed")
+    return [{"columns": ["CPU per step", "microseconds"],
+             "rows": [["unwatched", short(line["alone"])], [f"by {line['watchers']} watchers, ten times a second each", short(line["watched"])],
+                      [f"median ratio of {line['rounds']} turns", f"{line['ratio']:.3f}"]]}]
+
+
 MEASURED = {"calls": compared, "calls-tcp": compared, "chain": chain, "collectives": compared, "contexts": contexts, "ddp": compared, "references": references, "restarts": restarts, "scale": scale,
-            "sharded": compared, "shell": shell, "tls": tls}
+            "sharded": compared, "shell": shell, "tls": tls, "watched": watched}
 
 
 SAME_LOSSES = "Both sides begin with the same values, and their first five losses agree to 1e-4."
@@ -139,6 +146,9 @@ NEW = {"tls": {"title": "Calls over TCP by TLS",
                "command": "./dev bench compare ddp --rounds 5",
                "notes": ["A perceptron of 1024-2048-2048-1024, batch 512, Adam, in one process and by two replicas of one thread each, between processes of one host. The peer is "
                          f"DistributedDataParallel over Gloo. {SAME_LOSSES}"]},
+       "watched": {"title": "What it costs to be watched",
+                   "command": "./dev bench watched",
+                   "notes": ["The processor's time of the three processes of the example `data_parallel` per step, with three `troupe top --json --seconds 0.1` beside it and without, in turns of 4 s."]},
        "restarts": {"title": "From a kill to the first new step",
                     "command": "./dev bench restarts --kills 10",
                     "notes": ["A process of the job is killed at a random moment; the time ends with the first step that is new. Ours: examples under `troupe run --max-restarts`, of three, "

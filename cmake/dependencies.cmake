@@ -37,5 +37,18 @@ if(TROUPE_REPL)
   endif()
 endif()
 
+# The page of `troupe dashboard`: a small HTTP server.
+option(TROUPE_DASHBOARD "build `troupe dashboard`, if libmicrohttpd is there" ON)
+if(TROUPE_DASHBOARD)
+  find_package(PkgConfig QUIET)
+  if(PkgConfig_FOUND)
+    pkg_check_modules(MICROHTTPD QUIET IMPORTED_TARGET libmicrohttpd)
+  endif()
+  if(NOT MICROHTTPD_FOUND)
+    set(TROUPE_DASHBOARD OFF)
+    message(STATUS "Troupe: no page (troupe dashboard): Debian's libmicrohttpd-dev is missing")
+  endif()
+endif()
+
 set(found "CAF ${CAF_VERSION}, Cap'n Proto ${CapnProto_VERSION}, oneDNN ${dnnl_VERSION}, OpenSSL ${OPENSSL_VERSION}")
 message(STATUS "Troupe ${PROJECT_VERSION}: ${found}; sanitizers: [${TROUPE_SANITIZE}]; CUDA: ${TROUPE_CUDA_FOUND}")

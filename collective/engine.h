@@ -92,6 +92,9 @@ class GroupEngine final : public actors::Extension {
   void waits(std::vector<std::string>& all) const override {
     for (std::string& one : table_->waits()) all.push_back(std::move(one));
   }
+  void joint_waits(std::vector<actors::JointWait>& all) const override {
+    for (auto& one : table_->joint_waits()) all.push_back(std::move(one));
+  }
   void stop() override;
 
  private:

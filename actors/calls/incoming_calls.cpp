@@ -30,6 +30,13 @@ std::vector<Ref<Cancellable>> IncomingCalls::of(WorkerId from) const {
   return out;
 }
 
+std::vector<Ref<Cancellable>> IncomingCalls::all() const {
+  Lock lock(mutex_);
+  std::vector<Ref<Cancellable>> out;
+  for (const auto& [key, call] : calls_) out.push_back(call);
+  return out;
+}
+
 void IncomingCalls::clear() {
   decltype(calls_) gone;  // let go after the lock
   Lock lock(mutex_);

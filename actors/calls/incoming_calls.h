@@ -21,6 +21,7 @@ class IncomingCalls {
   Ref<Cancellable> find(WorkerId from, uint64_t id) const;
   /// All calls of worker `from`, in the order of their numbers.
   std::vector<Ref<Cancellable>> of(WorkerId from) const;
+  std::vector<Ref<Cancellable>> all() const;
   void clear();
   size_t size() const;
 

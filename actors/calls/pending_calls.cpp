@@ -224,7 +224,19 @@ void PendingCalls::note_status(uint64_t id, std::string status) {
 }
 
 PendingCalls::Made PendingCalls::made(uint64_t id, const PendingCall& call) {
-  return {call.caller.label, call.caller.to, id, call.status, call.limit.made, call.sent, call.local};
+  return {.label = call.caller.label,
+          .to = call.caller.to,
+          .id = id,
+          .status = call.status,
+          .when = call.limit.made,
+          .end = call.limit.end,
+          .sent = call.sent,
+          .to_actor = call.to_actor,
+          .waits_for_room = call.left.has_value(),
+          .target = call.unsent ? call.unsent->target : ObjectId{},
+          .local = call.local,
+          .by = call.by,
+          .by_actor = call.caller.cell};
 }
 
 std::vector<PendingCalls::Made> PendingCalls::all() const {

@@ -131,9 +131,12 @@ class PendingCalls {
     WorkerId to = 0;
     uint64_t id = 0;
     std::string status;  ///< what its callee said of it; empty: nothing yet
-    TimePoint when{};
-    bool sent = false;
-    Ref<Cancellable> local = {};  ///< as in PendingCall
+    TimePoint when{}, end = TimePoint::max();
+    bool sent = false, to_actor = false, waits_for_room = false;
+    ObjectId target = {};                 ///< of one that waits for room
+    Ref<Cancellable> local = {};          ///< as in PendingCall
+    const void* by = nullptr;             ///< likewise
+    std::shared_ptr<ActorCell> by_actor;  ///< null: none made it
   };
   /// Those that were made by that Invocation, by label.
   std::vector<Made> made_by(const void* invocation) const;

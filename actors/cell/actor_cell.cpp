@@ -28,6 +28,8 @@ ActorCell::ActorCell(ActorHost& host, ObjectId id, const ActorType& type, uint64
 ActorCell::~ActorCell() {
   object_.reset();  // released without a job only if the worker never started it
   for (size_t i = 0; i < methods_; ++i) delete method_labels_[i].load();
+  host_.live_cells.retire(type_, handled());
+  delete[] tallies_.load();
   host_.live_cells.destroyed();
 }
 
@@ -75,6 +77,19 @@ void ActorCell::construct(ActorType::Constructor::Make make, ValueList args) {
       history.where(), "its constructor");
 }
 
+HandledTally* ActorCell::make_tallies() {
+  auto* const made = new HandledTally[methods_ + 1];
+  tallies_.store(made, std::memory_order_release);
+  return made;
+}
+
+std::vector<HandledCount> ActorCell::handled() const {
+  std::vector<HandledCount> out;
+  if (const HandledTally* all = tallies_.load(std::memory_order_acquire))
+    for (size_t i = 0; i <= methods_; ++i) out.push_back(all[i].read());
+  return out;
+}
+
 Actor& ActorCell::object() {
   if (failure_) throw *failure_;
   if (!object_ || released_) throw_invalid("[call] actor " + label_ + " was released");
@@ -85,6 +100,7 @@ void ActorCell::deliver(Ref<Invocation> invocation) {
   const size_t index = invocation->method();
   DispatchTarget where = method(index).blocks ? DispatchTarget::pool : histories_[index].where();
   if (host_.dispatch == Dispatch::caller) where = DispatchTarget::caller;
+  arrived_.fetch_add(1, std::memory_order_relaxed);
   mailbox_->post(std::move(invocation), where);
 }
 
@@ -165,8 +181,12 @@ void ActorCell::post_adaptive(std::function<void()> job) {
   post(
       [this, kind, job = std::move(job)] {
         const TimePoint start = host_.clock.now();
+        AtWork at_work(*this, kind, start);
+        tally(kind).began(Duration(0));
         job();
-        note_duration(kind, host_.clock.now() - start);
+        const TimePoint end = host_.clock.now();
+        at_work.until(end);
+        note_duration(kind, end - start);
       },
       histories_[kind].where(), "its part of a backward pass");
 }

@@ -13,6 +13,7 @@
 #include "actors/calls/current_activity.h"
 #include "actors/cell/actor_host.h"
 #include "actors/cell/actor_type.h"
+#include "actors/cell/handled_tally.h"
 #include "actors/cell/in_use.h"
 #include "actors/cell/invocation.h"
 #include "actors/runtime/runtime.h"
@@ -99,11 +100,52 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   void note_duration(size_t method, Duration took);
   /// What it is at work on; from any thread.
   CurrentActivity& activity() { return activity_; }
+  /// A call of that method begins, which has waited in the mailbox for so long.
+  void note_begun(size_t method, Duration queued) {
+    begun_.store(begun_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    tally(method).began(queued);
+  }
+  /// One begins that is run in place.
+  void note_inner(size_t method) { tally(method).began(Duration(0)); }
+  /// While one is alive, in the mailbox, a method is at work. Those that it runs in place have time of their
+  /// own.
+  class AtWork {
+   public:
+    AtWork(ActorCell& cell, size_t method, TimePoint since)
+        : cell_(cell), method_(method), since_(since), before_(std::exchange(cell.inner_, Duration(0))) {}
+    /// Ends it.
+    void until(TimePoint end) {
+      const Duration took = end - since_;
+      cell_.tally(method_).ran(took - cell_.inner_);
+      cell_.inner_ = before_ + took;
+    }
+
+   private:
+    ActorCell& cell_;
+    const size_t method_;
+    const TimePoint since_;
+    const Duration before_;
+  };
+
+  // ---- for others, from any thread
+  /// Calls that have arrived and have not begun.
+  int64_t queued() const {
+    return std::max<int64_t>(
+        0, arrived_.load(std::memory_order_relaxed) - begun_.load(std::memory_order_relaxed));
+  }
+  /// Counts of its methods, those of the worker's actors, and its parts of backward passes, in this order;
+  /// empty if nothing has run.
+  std::vector<HandledCount> handled() const;
 
  private:
   friend class InUse;
   void destroy();
   const std::string& make_label(size_t method) const;
+  HandledTally& tally(size_t method) {
+    HandledTally* all = tallies_.load(std::memory_order_relaxed);
+    return (all ? all : make_tallies())[method];
+  }
+  HandledTally* make_tallies();
   ActorHost& host_;
   const ObjectId id_;
   const ActorType& type_;
@@ -123,6 +165,9 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   bool released_ = false;
   std::optional<Error> failure_;
   CurrentActivity activity_;
+  std::atomic<int64_t> arrived_{0}, begun_{0};
+  std::atomic<HandledTally*> tallies_{nullptr};  // made when the first method runs
+  Duration inner_{0};                            // of what the method at work has run in place
   std::map<std::type_index, std::shared_ptr<void>> kept_;
   Mutex suspensions_mutex_;
   // Pruned when it has doubled.

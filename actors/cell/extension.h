@@ -8,6 +8,14 @@
 
 namespace troupe::internal::actors {
 
+/// Something that several do together, and that is not over for one of them here.
+struct JointWait {
+  std::string key;                        ///< the same for all that take part, and for nothing else
+  std::string what;                       ///< "[all_reduce] use 3 of tag "grads""
+  std::string self;                       ///< who takes part here: "rank 0 (Replica#0:1 on w1)"
+  std::vector<std::string> missing = {};  ///< from whom parts are
+};
+
 /// Owned by its worker. Thread-safe. One that sees calls as well is an Interceptor.
 class Extension {
  public:
@@ -18,6 +26,8 @@ class Extension {
   virtual void interrupted(const Error&) {}
   /// What is waited for here, in words: for the error of what takes too long.
   virtual void waits(std::vector<std::string>&) const {}
+  /// What several do together and is not over, for who watches.
+  virtual void joint_waits(std::vector<JointWait>&) const {}
   /// The worker stops: let go of actors and invocations, and keep none from now on.
   virtual void stop() {}
 };

@@ -55,6 +55,12 @@ TimePoint Invocation::deadline_of_now() const {
                               : TimePoint::max();
 }
 
+// The deadline counts from the arrival. Without one, nobody has looked at the clock then.
+Duration Invocation::queued_until(TimePoint start) const {
+  if (call_.timeout_us <= 0) return Duration(0);
+  return std::max(start - (deadline_ - std::chrono::microseconds(call_.timeout_us)), Duration(0));
+}
+
 Worker& Invocation::worker() const { return host_.worker; }
 
 Invocation::~Invocation() {
@@ -191,13 +197,18 @@ void Invocation::run() {
                         .nodes = cell_->nodes(),
                         .device_stream = cell_->device_stream()});
   GradMode mode(call_.grad_enabled);
-  if (cancelled()) return fail(not_wanted());
   const TimePoint start = host_.clock.now();
+  if (within_)
+    cell_->note_inner(method_);
+  else
+    cell_->note_begun(method_, queued_until(start));
+  if (cancelled()) return fail(not_wanted());
   if (start >= deadline_)
     return fail(
         Error(ErrorKind::deadline, "[call] the caller's deadline had passed before the method could start"));
   began_.store(start.time_since_epoch().count(), std::memory_order_relaxed);
   const CurrentActivity::Scope activity(cell_->activity(), cell_->method_label(method_).c_str(), this, start);
+  ActorCell::AtWork at_work(*cell_, method_, start);
   try {
     Actor& actor = cell_->object();
     cell_->method(method_).invoke(actor, *this);
@@ -209,7 +220,9 @@ void Invocation::run() {
   }
   end_refused_child(cell_->method_label(method_).c_str());
   if (call_.notify_start && !(state_ & kCompleted)) host_.notify_started(from_, call_.id);
-  cell_->note_duration(method_, host_.clock.now() - start);
+  const TimePoint end = host_.clock.now();
+  at_work.until(end);
+  cell_->note_duration(method_, end - start);
 }
 
 }  // namespace internal::actors

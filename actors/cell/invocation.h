@@ -82,6 +82,7 @@ class Invocation final : public Cancellable {
  private:
   void deliver(net::Reply& reply);
   TimePoint deadline_of_now() const;
+  Duration queued_until(TimePoint start) const;
 
   const ActorHost& host_;
   WorkerId from_;

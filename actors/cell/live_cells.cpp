@@ -1,5 +1,7 @@
 #include "actors/cell/live_cells.h"
 
+#include <algorithm>
+
 namespace troupe::internal::actors {
 
 void LiveCells::made() {
@@ -28,6 +30,19 @@ DispatchHistory* LiveCells::histories(const ActorType& type, size_t kinds) {
   auto& found = histories_[&type];
   if (!found) found = std::make_unique<DispatchHistory[]>(kinds);
   return found.get();
+}
+
+void LiveCells::retire(const ActorType& type, const std::vector<HandledCount>& handled) {
+  if (handled.empty()) return;
+  Lock lock(mutex_);
+  auto& all = retired_[&type];
+  all.resize(std::max(all.size(), handled.size()));
+  for (size_t i = 0; i < handled.size(); ++i) all[i] += handled[i];
+}
+
+std::vector<std::pair<const ActorType*, std::vector<HandledCount>>> LiveCells::retired() const {
+  Lock lock(mutex_);
+  return {retired_.begin(), retired_.end()};
 }
 
 }  // namespace troupe::internal::actors

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
+#include <vector>
 
+#include "actors/cell/handled_tally.h"
 #include "actors/runtime/dispatch_history.h"
 #include "core/base/mutex.h"
 
@@ -22,6 +24,10 @@ class LiveCells {
   void wait_until_none();
   /// Of `kinds` of work of actors of this type; alive as long as this object.
   DispatchHistory* histories(const ActorType& type, size_t kinds);
+  /// What an actor that goes has handled (ActorCell::handled()).
+  void retire(const ActorType& type, const std::vector<HandledCount>& handled);
+  /// What all have handled that have gone.
+  std::vector<std::pair<const ActorType*, std::vector<HandledCount>>> retired() const;
 
  private:
   mutable Mutex mutex_;
@@ -29,6 +35,7 @@ class LiveCells {
   int64_t count_ TROUPE_GUARDED_BY(mutex_) = 0;
   std::unordered_map<const ActorType*, std::unique_ptr<DispatchHistory[]>> histories_
       TROUPE_GUARDED_BY(mutex_);
+  std::unordered_map<const ActorType*, std::vector<HandledCount>> retired_ TROUPE_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe::internal::actors

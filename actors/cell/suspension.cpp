@@ -54,9 +54,13 @@ void Suspension::go_on() {
     if (call && call->cancelled()) return call->stop();
     if (!call || !call->cell()) return self->coroutine_.resume();
     ActorCell& cell = *call->cell();  // the job keeps it
-    const CurrentActivity::Scope activity(cell.activity(), cell.method_label(call->method()).c_str(), call,
-                                          cell.host().clock.now());
+    const Clock& clock = cell.host().clock;
+    const size_t method = call->method();
+    const TimePoint start = clock.now();
+    const CurrentActivity::Scope activity(cell.activity(), cell.method_label(method).c_str(), call, start);
+    ActorCell::AtWork at_work(cell, method, start);
     self->coroutine_.resume();
+    at_work.until(clock.now());
   };
   if (auto cell = std::move(cell_))
     cell->post(std::move(run), DispatchTarget::caller, nullptr);

@@ -1,5 +1,8 @@
 #include "actors/cluster/profiler.h"
 
+#include <set>
+
+#include "actors/cell/actor_cell.h"
 #include "actors/worker/late_messages.h"
 
 namespace troupe::internal::actors {
@@ -33,13 +36,25 @@ Profiler& Profiler::install(Worker& worker) {
 
 int64_t Profiler::begin(WorkerId owner, bool shapes) {
   int64_t number;
+  bool first;
   {
     Lock lock(mutex_);
     if (auto why = worker_.members().loss(owner)) throw *why;  // worker_lost() has been here
-    number = ++last_scope_;
-    scopes_.emplace(number, Scope{owner, first_ + events_.size(), missed_, shapes});
     on_ = true;
     if (shapes) shapes_ = true;
+    first = scopes_.empty();
+    number = ++last_scope_;
+    scopes_.emplace(number, Scope{owner, first_ + events_.size(), missed_, shapes});
+  }
+  if (first) note_open_calls();
+  {
+    Lock lock(mutex_);
+    if (const auto at = scopes_.find(number); at != scopes_.end()) {
+      Scope& scope = at->second;
+      for (const auto& [id, event] : calls_) scope.before.push_back(event);
+      for (const auto& [call, event] : handling_) scope.before.push_back(event);
+      std::erase_if(scope.before, [&](uint64_t event) { return event >= scope.first; });
+    }
   }
   worker_.watch(owner);  // nobody else would end it
   return number;
@@ -55,7 +70,9 @@ std::pair<std::vector<TraceEvent>, int64_t> Profiler::end(WorkerId owner, int64_
       throw_invalid("[profile] worker " + worker_.name() + " has no profile " + std::to_string(number) +
                     " of " + worker_.members().name_of(owner) + ": it has ended");
     const Scope& scope = at->second;
-    events.assign(events_.begin() + static_cast<std::ptrdiff_t>(scope.first - first_), events_.end());
+    for (const uint64_t before : scope.before) events.push_back(events_[before - first_]);
+    events.insert(events.end(), events_.begin() + static_cast<std::ptrdiff_t>(scope.first - first_),
+                  events_.end());
     if (!scope.shapes)
       for (auto& e : events) e.shapes.clear();
     missed = missed_ - scope.missed;
@@ -107,8 +124,52 @@ TraceEvent Profiler::event_of(const char* mode, std::string name, WorkerId peer,
   return event;
 }
 
+// Calls that are under way as the first profile begins. Those that end while they are listed have ended now.
+void Profiler::note_open_calls() {
+  const std::vector<PendingCalls::Made> open = worker_.pending_calls().all();
+  std::vector<Ref<Cancellable>> handled = worker_.incoming_calls().all();
+  const int64_t present = now();
+  const auto time_of = [&](TimePoint then, TimePoint unknown) {
+    return then == unknown ? present : then.time_since_epoch().count();
+  };
+  {
+    Lock lock(mutex_);
+    for (const auto& call : open) {
+      if (call.local) handled.push_back(call.local);
+      if (!call.to_actor || call.waits_for_room || calls_.contains(call.id)) continue;
+      TraceEvent event{.mode = "call", .name = call.label, .begin = time_of(call.when, TimePoint())};
+      event.worker = worker_.id(), event.peer = call.to;
+      event.key = "w" + std::to_string(worker_.id()) + ":" + std::to_string(call.id);
+      if (const uint64_t number = keep(std::move(event))) calls_[call.id] = number;
+    }
+    for (const auto& one : handled) {
+      const auto& call = static_cast<const Invocation&>(*one);
+      const auto cell = call.target_cell();
+      if (!cell || handling_.contains(&call)) continue;
+      const std::string& label = cell->method_label(call.method());
+      TraceEvent event{.mode = "handle", .name = label.substr(0, label.find(" on "))};
+      event.begin = event.start = time_of(call.began(), TimePoint::min());
+      event.worker = worker_.id(), event.peer = call.from();
+      event.key = key_of_call(call.from(), call.call());
+      if (const uint64_t number = keep(std::move(event))) handling_[&call] = number;
+    }
+  }
+  std::set<uint64_t> left;
+  for (const auto& call : worker_.pending_calls().all()) left.insert(call.id);
+  Lock lock(mutex_);
+  for (const auto& call : open)
+    if (const auto at = calls_.find(call.id); at != calls_.end() && !left.contains(call.id)) {
+      finish(at->second);
+      calls_.erase(at);
+    }
+}
+
 uint64_t Profiler::note(TraceEvent event) {
   Lock lock(mutex_);
+  return keep(std::move(event));
+}
+
+uint64_t Profiler::keep(TraceEvent event) {
   if (scopes_.empty()) return 0;
   if (events_.size() >= kMaxEvents) return ++missed_, 0;
   events_.push_back(std::move(event));
@@ -207,7 +268,10 @@ void Profiler::handled(const Invocation& invocation) {
   if (!on()) return;
   Lock lock(mutex_);
   const auto node = handling_.extract(&invocation);
-  if (!node.empty()) finish(node.mapped());
+  if (node.empty()) return;
+  finish(node.mapped());
+  if (invocation.began() != TimePoint::min() && node.mapped() >= first_)
+    events_[node.mapped() - first_].start = invocation.began().time_since_epoch().count();
 }
 
 void Profiler::outgoing_reply(Invocation& invocation, net::Reply&) { handled(invocation); }

@@ -21,13 +21,14 @@ struct TraceEvent {
   /// the call to its answer. send, receive: a message of a backward pass, or a result that goes straight to
   /// the call that takes it. backward, part, span: work. group: an operation.
   std::string mode;
-  std::string name;     ///< "Layer::forward"
-  int64_t begin = 0;    ///< ns of the worker's clock
-  int64_t end = -1;     ///< -1: no answer came
-  int64_t worker = 0;   ///< where it happened
-  int64_t peer = 0;     ///< the callee, the caller, the other end of a message; else `worker`
-  std::string key;      ///< equal at both ends of a message; empty: there is none
-  std::string parent;   ///< key of the call during whose handling it happened
+  std::string name;    ///< "Layer::forward"
+  int64_t begin = 0;   ///< ns of the worker's clock
+  int64_t end = -1;    ///< -1: no answer came
+  int64_t start = -1;  ///< of a handle: when its method began, behind the wait in the mailbox; -1: it has not
+  int64_t worker = 0;  ///< where it happened
+  int64_t peer = 0;    ///< the callee, the caller, the other end of a message; else `worker`
+  std::string key;     ///< equal at both ends of a message; empty: there is none
+  std::string parent;  ///< key of the call during whose handling it happened
   int64_t context = 0;  ///< of distributed autograd; 0: none
   int64_t bytes = 0;    ///< of the message, nearly
   std::string shapes;   ///< of its tensors, if they were asked for
@@ -77,8 +78,11 @@ class Profiler final : public Interceptor {
     uint64_t first;  // event
     uint64_t missed;
     bool shapes;
+    std::vector<uint64_t> before = {};  // events of calls that had begun
   };
   uint64_t note(TraceEvent event);  // its number; 0: not kept
+  uint64_t keep(TraceEvent event) TROUPE_REQUIRES(mutex_);
+  void note_open_calls();
   void finish(uint64_t event) TROUPE_REQUIRES(mutex_);
   void finish_call(const net::Call& call);
   void handled(const Invocation& invocation);

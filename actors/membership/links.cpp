@@ -138,6 +138,15 @@ void Links::closed(net::Connection& connection, const Error& why) {
   lost_(peer, why);
 }
 
+std::vector<std::pair<WorkerId, int64_t>> Links::queued_bytes() const {
+  std::vector<std::pair<WorkerId, int64_t>> out;
+  Lock lock(mutex_);
+  for (const auto& [id, link] : links_)
+    if (const size_t bytes = link.connection ? link.connection->queued_bytes() : 0)
+      out.emplace_back(id, static_cast<int64_t>(bytes));
+  return out;
+}
+
 void Links::drop(WorkerId id, const std::string& why) {
   std::shared_ptr<net::Connection> own, accepted;
   {

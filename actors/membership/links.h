@@ -33,6 +33,8 @@ class Links {
   /// the peer was lost.
   std::optional<std::string> accepted(const std::shared_ptr<net::Connection>& connection);
   void closed(net::Connection& connection, const Error& why);
+  /// What waits to be taken by the other end of each connection, where something does.
+  std::vector<std::pair<WorkerId, int64_t>> queued_bytes() const;
   /// Closes what there is to a peer that members() counts as lost.
   void drop(WorkerId id, const std::string& why);
   /// No loss is reported from now on; what is queued is dropped.
@@ -52,7 +54,7 @@ class Links {
   const std::string& host_;
   Lost lost_;
   net::Transport* transport_ = nullptr;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::unordered_map<WorkerId, Link> links_ TROUPE_GUARDED_BY(mutex_);
   // A peer opens one at most.
   std::unordered_map<WorkerId, std::shared_ptr<net::Connection>> accepted_ TROUPE_GUARDED_BY(mutex_);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "actors/cell/actor_cell.h"
+#include "core/memory/backend.h"
 
 namespace troupe::internal::actors {
 namespace {
@@ -26,22 +27,23 @@ struct Doer {
   uint64_t number = 0;
   std::string label, type, doing;
   double seconds = 0;
+  int64_t queued = 0, calls = 0;
+  double busy = 0;
 };
 struct Everything {
   std::vector<Doer> actors;
+  int64_t more_actors = 0;
+  std::vector<MethodReport> methods;
+  Progress::State progress;
+  ProcessFacts process;
+  double clock = 0;
   std::map<std::string, int64_t> metrics;
-};
-struct Waiting {
-  std::string label, to, status;
-  double seconds = 0;
 };
 
 /// Anybody to any worker: a tool asks for the types of its program.
 constexpr Service<std::vector<Type>()> kTypes{"worker.types", {.in_context = true}};
 /// Anybody to any worker: a tool asks what it is doing.
-constexpr Service<Everything()> kReport{"worker.report", {.in_context = true}};
-/// Anybody to any worker: a tool asks for the calls that it waits for.
-constexpr Service<std::vector<Waiting>()> kWaits{"worker.waits", {.in_context = true}};
+constexpr Service<Everything(int64_t most_actors)> kReport{"worker.report", {.in_context = true}};
 
 std::vector<Slot> slots_of(const std::vector<ActorType::Parameter>& parameters) {
   std::vector<Slot> out;
@@ -90,56 +92,103 @@ std::vector<TypeReport> reports_of(std::vector<Type> types) {
   return out;
 }
 
-Everything everything_of(const Worker& worker) {
+double seconds_of_ns(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+// Adds up methods of a type, and its parts of backward passes, as ActorCell::handled() has them.
+void add_up(std::map<std::string, HandledCount>& all, const Worker& worker, const ActorType& type,
+            const std::vector<HandledCount>& handled) {
+  const auto& common = worker.as_host().actor_methods;
+  for (size_t i = 0; i < handled.size(); ++i) {
+    if (!handled[i].calls) continue;
+    const size_t own = type.methods.size();
+    all[i < own                   ? type.name + "::" + type.methods[i].name
+        : i - own < common.size() ? type.name + ": " + common[i - own].name
+                                  : type.name + ": backward"] += handled[i];
+  }
+}
+
+// Worker::metrics(), and what takes longer to find out.
+Worker::Metrics metrics_of(const Worker& worker, const HandledCount& handled, int64_t queued,
+                           const ProcessFacts& process) {
+  Worker::Metrics m = worker.metrics();
+  m["queued_calls"] = queued;
+  m["handled_calls_total"] = handled.calls;
+  m["busy_us_total"] = handled.busy_ns / 1000;
+  m["steps_total"] = worker.progress().state(worker.clock().now()).steps;
+  m["process_memory_bytes"] = process.memory;
+  m["process_cpu_us_total"] = static_cast<int64_t>(process.cpu * 1e6);
+  for (const Device device : all_devices()) {
+    const std::string name = device.is_cpu() ? "tensor" : device.str();
+    m[name + "_memory_bytes"] = static_cast<int64_t>(allocator_stats(device).in_use);
+  }
+  return m;
+}
+
+Everything everything_of(const Worker& worker, int64_t most_actors) {
   Everything out;
+  HandledCount sum;
+  int64_t queued = 0;
+  std::map<std::string, HandledCount> methods;
+  for (const auto& [type, handled] : worker.live_cells().retired()) add_up(methods, worker, *type, handled);
   for (const auto& cell : worker.actors()) {
+    const std::vector<HandledCount> handled = cell->handled();
+    add_up(methods, worker, cell->type(), handled);
+    HandledCount whole;
+    for (const HandledCount& one : handled) whole += one;
+    queued += cell->queued();
     CurrentActivity& activity = cell->activity();
     const char* what = activity.what();
     const Duration busy =
         what ? std::max<Duration>(worker.clock().now() - activity.since(), Duration(0)) : Duration(0);
     out.actors.push_back({cell->id().owner, cell->id().creator, cell->id().number, cell->label(),
-                          cell->type().name, what ? what : "", std::chrono::duration<double>(busy).count()});
+                          cell->type().name, what ? what : "", std::chrono::duration<double>(busy).count(),
+                          cell->queued(), whole.calls, seconds_of_ns(whole.busy_ns)});
   }
   std::ranges::sort(out.actors, {}, &Doer::number);
-  out.metrics = worker.metrics();
+  if (const auto there = static_cast<int64_t>(out.actors.size()); there > most_actors) {
+    // The longest queues, and of these the busiest actors, are of interest first.
+    std::ranges::stable_sort(out.actors, std::greater(),
+                             [](const Doer& d) { return std::pair(d.queued, d.busy); });
+    out.actors.resize(static_cast<size_t>(std::max<int64_t>(most_actors, 0)));
+    out.more_actors = there - most_actors;
+  }
+  for (const auto& [name, count] : methods) {
+    sum += count;
+    out.methods.push_back({name, count.calls, seconds_of_ns(count.busy_ns), seconds_of_ns(count.queued_ns)});
+  }
+  out.progress = worker.progress().state(worker.clock().now());
+  out.process = process_facts();
+  out.clock = std::chrono::duration<double>(worker.clock().now().time_since_epoch()).count();
+  out.metrics = metrics_of(worker, sum, queued, out.process);
   return out;
 }
 
 }  // namespace
 
 void install_reports(Worker& worker) {
-  kMetrics.serve(worker, [&worker] { return worker.metrics(); });
+  kMetrics.serve(worker, [&worker] { return everything_of(worker, 0).metrics; });
   kTypes.serve(worker, [&worker] { return all_of(worker); });
-  kReport.serve(worker, [&worker] { return everything_of(worker); });
-  kWaits.serve_later(worker, [&worker](const Ref<Invocation>& call) {
-    worker.tell_waits([&worker, call](const std::vector<Worker::Wait>& waits) {
-      std::vector<Waiting> out;
-      for (const auto& w : waits)
-        out.push_back({w.label, worker.members().name_of(w.to), w.status,
-                       std::chrono::duration<double>(w.age).count()});
-      kWaits.answer(*call, std::move(out));
-    });
-  });
+  kReport.serve(worker, [&worker](int64_t most_actors) { return everything_of(worker, most_actors); });
 }
 
 Future<std::vector<TypeReport>> ask_types(Worker& worker, WorkerId of) {
   return kTypes.ask(worker, of).then([](const std::vector<Type>& types) { return reports_of(types); });
 }
 
-Future<WorkerReport> ask_report(Worker& worker, WorkerId of) {
-  return kReport.ask(worker, of).then([name = worker.members().name_of(of)](const Everything& all) {
-    WorkerReport out{name, {}, all.metrics};
-    for (const Doer& d : all.actors)
-      out.actors.push_back({{d.owner, d.creator, d.number}, d.label, d.type, d.doing, d.seconds});
-    return out;
-  });
-}
-
-Future<std::vector<WaitReport>> ask_waits(Worker& worker, WorkerId of) {
-  return kWaits.ask(worker, of)
-      .then([name = worker.members().name_of(of)](const std::vector<Waiting>& waits) {
-        std::vector<WaitReport> out;
-        for (const Waiting& w : waits) out.push_back({name, w.label, w.to, w.seconds, w.status});
+Future<WorkerReport> ask_report(Worker& worker, WorkerId of, int64_t most_actors) {
+  return kReport.ask(worker, of, most_actors)
+      .then([name = worker.members().name_of(of)](const Everything& all) {
+        WorkerReport out{name,         {},          all.more_actors, all.methods,
+                         all.progress, all.process, all.clock,       all.metrics};
+        for (const Doer& d : all.actors)
+          out.actors.push_back({{d.owner, d.creator, d.number},
+                                d.label,
+                                d.type,
+                                d.doing,
+                                d.seconds,
+                                d.queued,
+                                d.calls,
+                                d.busy});
         return out;
       });
 }

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "actors/worker/open_calls.h"
 #include "actors/worker/reports.h"
 #include "actors/worker/traffic_service.h"
 #include "core/base/fork.h"
@@ -54,6 +55,7 @@ Worker::Worker(WorkerOptions options)
   set_grad_mode_note(note_of_grad_mode);
   install_traffic(*this);
   install_reports(*this);
+  install_open_calls(*this);
   install_late_arguments();
   add_metrics([this](Metrics& m) {
     m["actors"] = live_cells_.count();

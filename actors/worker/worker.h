@@ -28,11 +28,14 @@
 #include "actors/worker/canceller.h"
 #include "actors/worker/late_replies.h"
 #include "actors/worker/parked_packets.h"
+#include "actors/worker/progress.h"
 #include "core/base/clock.h"
 #include "core/base/fork.h"
 #include "core/base/mutex.h"
 
 namespace troupe::internal::actors {
+
+struct CallActivity;
 
 struct WorkerOptions {
   WorkerId id = 0;
@@ -49,8 +52,8 @@ struct WorkerOptions {
   bool timer_thread = true;  ///< false: whoever owns the clock calls tick()
 };
 
-/// Thread-safe. Who may outlive its cluster, as the scope of a thread, shares it: then it is there, and refuses
-/// calls.
+/// Thread-safe. Who may outlive its cluster, as the scope of a thread, shares it: then it is there, and
+/// refuses calls.
 class Worker final : public net::Events, public std::enable_shared_from_this<Worker> {
  public:
   using Handler = std::function<void(const Ref<Invocation>&)>;
@@ -101,6 +104,11 @@ class Worker final : public net::Events, public std::enable_shared_from_this<Wor
   std::vector<std::string> waits() const {
     std::vector<std::string> all;
     for (const auto& [type, extension] : extensions_) extension->waits(all);
+    return all;
+  }
+  std::vector<JointWait> joint_waits() const {
+    std::vector<JointWait> all;
+    for (const auto& [type, extension] : extensions_) extension->joint_waits(all);
     return all;
   }
   /// Calls to `name` on this worker go to `handler`, on the delivering thread: it must not block, and
@@ -169,16 +177,17 @@ class Worker final : public net::Events, public std::enable_shared_from_this<Wor
   Unheard& unheard() { return unheard_; }
   /// Labels of the calls that wait for their replies; of the actors in the table.
   std::vector<std::string> waits_for() const { return pending_.labels(); }
-  /// A call of this worker that waits for its reply.
-  struct Wait {
-    std::string label;  ///< "Layer::forward"
-    WorkerId to = 0;
-    Duration age{};      ///< zero: not known, of a call without a limit
-    std::string status;  ///< what its callee is doing, in a sentence; empty: it said nothing within a second
-  };
-  /// Gives them to `done`, the oldest first, on a thread that delivers or on this one; but questions of tools
-  /// are left out.
-  void tell_waits(std::function<void(std::vector<Wait>)> done);
+  const PendingCalls& pending_calls() const { return pending_; }
+  const IncomingCalls& incoming_calls() const { return incoming_; }
+  /// What has become of a call to an actor of this worker.
+  CallActivity activity_of(const Invocation& call) const;
+  /// Has what actors handled that have gone.
+  const LiveCells& live_cells() const { return live_cells_; }
+  /// How far the program has come that this worker drives.
+  Progress& progress() { return progress_; }
+  const Progress& progress() const { return progress_; }
+  /// Links::queued_bytes().
+  std::vector<std::pair<WorkerId, int64_t>> queued_bytes() const { return links_.queued_bytes(); }
   std::vector<std::string> actor_labels() const;
   /// Fails expired calls; returns when to come again. Called by the timer thread, or by a simulation.
   TimePoint tick();
@@ -247,6 +256,7 @@ class Worker final : public net::Events, public std::enable_shared_from_this<Wor
   Traffic traffic_;
   Members members_;
   LiveCells live_cells_;
+  Progress progress_;
   Unheard unheard_;
   Links links_;
   PendingCalls pending_;

@@ -2,61 +2,82 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <memory>
 
 #include "actors/calls/call_limit.h"
+#include "actors/worker/open_calls.h"
 #include "actors/worker/service.h"
 
 namespace troupe::internal::actors {
 namespace {
 
-/// Caller to callee: a call has no answer yet, and its time is nearly over, or somebody asks what is waited
-/// for. A sentence about what has become of it.
+/// Caller to callee: a call has no answer yet, and its time is nearly over. A sentence about what has become
+/// of it.
 constexpr Service<std::string(uint64_t call)> kCallStatus{"call.status",
                                                           {.timeout = std::chrono::seconds(1)}};
 
 // Within the lead of the question (lead_of()), so that it is answered either way.
 constexpr Duration kNestedStatus = std::chrono::milliseconds(100);
 
-// Calls whose callees tell_waits() asks.
-constexpr size_t kMostQuestions = 64;
-
-// A time of the same clock may be a little later: another thread's.
-std::string ago(const Worker& worker, TimePoint since) {
-  return text_of(std::max<Duration>(worker.clock().now() - since, Duration(0)));
-}
-
 }  // namespace
 
-std::string Worker::status_of(const Invocation& call) const {
+CallActivity Worker::activity_of(const Invocation& call) const {
+  CallActivity out;
   const auto& cell = call.target_cell();
-  if (!cell) return "Its actor, or the value that it asks for, is still being made on " + name() + ".";
+  if (!cell) return out;
+  out.actor = cell->label();
   if (const uint64_t late = call.call().late_number) {
-    std::string waits;
     for (const LatePlace& p : late_arguments_.missing(call.from(), late))
-      waits += fmt::format("{}argument {} from {}", waits.empty() ? "" : ", ", p.index + 1,
-                           members_.name_of(p.from));
-    if (!waits.empty()) return "It has not begun: it waits for " + waits + ".";
+      out.what += fmt::format("{}argument {} from {}", out.what.empty() ? "" : ", ", p.index + 1,
+                              members_.name_of(p.from));
+    out.state = CallActivity::incomplete;
+    if (!out.what.empty()) return out;
   }
+  const auto since = [&](TimePoint then) { return std::max<Duration>(clock().now() - then, Duration(0)); };
   const CurrentActivity& activity = cell->activity();
   const char* what = activity.what();
-  const TimePoint since = activity.since();
-  if (activity.call() == &call)
-    return fmt::format("{} is alive and at work on it: the method has been running for {}.", cell->label(),
-                       ago(*this, since));
+  const TimePoint then = activity.since();
+  if (activity.call() == &call) {
+    out.state = CallActivity::at_work;
+    out.time = since(then);
+    return out;
+  }
   const TimePoint began = call.began();
-  if (began == TimePoint::min())
-    return what ? fmt::format("It has not begun: its actor has been busy with {} for {}.", what,
-                              ago(*this, since))
-                : fmt::format(
-                      "It has not begun: {} is not at work on anything else, so it waits for one of the "
-                      "{} threads of its process (ClusterOptions::threads).",
-                      cell->label(), options_.runtime->threads());
-  std::string waits = call.waits_for();
+  if (began == TimePoint::min()) {
+    out.state = CallActivity::queued;
+    if (what) out.what = what, out.time = since(then);
+    return out;
+  }
+  out.state = CallActivity::waiting;
+  out.time = since(began);
+  out.what = call.waits_for();
+  return out;
+}
+
+std::string Worker::status_of(const Invocation& call) const {
+  const CallActivity now = activity_of(call);
+  const std::string time = text_of(now.time);
+  switch (now.state) {
+    case CallActivity::unmade:
+      return "Its actor, or the value that it asks for, is still being made on " + name() + ".";
+    case CallActivity::incomplete:
+      return "It has not begun: it waits for " + now.what + ".";
+    case CallActivity::at_work:
+      return fmt::format("{} is alive and at work on it: the method has been running for {}.", now.actor,
+                         time);
+    case CallActivity::queued:
+      return now.what.empty()
+                 ? fmt::format(
+                       "It has not begun: {} is not at work on anything else, so it waits for one of the "
+                       "{} threads of its process (ClusterOptions::threads).",
+                       now.actor, options_.runtime->threads())
+                 : fmt::format("It has not begun: its actor has been busy with {} for {}.", now.what, time);
+    case CallActivity::waiting:
+      break;
+  }
+  std::string waits = now.what;
   for (const auto& made : pending_.made_by(&call))
     waits += (waits.empty() ? "" : ", ") + made.label + " on " + members_.name_of(made.to);
-  return fmt::format("{} began it {} ago, and it waits (co_await) for {}.", cell->label(), ago(*this, began),
+  return fmt::format("{} began it {} ago, and it waits (co_await) for {}.", now.actor, time,
                      waits.empty() ? "a future" : waits);
 }
 
@@ -86,39 +107,6 @@ void Worker::tell_status(const Ref<Invocation>& question, uint64_t id) {
   kCallStatus.within(kNestedStatus)
       .ask(*this, made[0].to, made[0].id)
       .on_ready([complete](const Result<std::string>& r) { complete(r.ok() ? r.value() : ""); });
-}
-
-void Worker::tell_waits(std::function<void(std::vector<Wait>)> done) {
-  struct Answers {
-    std::vector<Wait> waits;  // each by its own question
-    std::atomic<size_t> left{1};
-    std::function<void(std::vector<Wait>)> done;
-    void one() {
-      if (left.fetch_sub(1) == 1) done(std::move(waits));
-    }
-  };
-  auto answers = std::make_shared<Answers>();
-  answers->done = std::move(done);
-  std::vector<PendingCalls::Made> calls;
-  for (auto& call : pending_.all())
-    if (!call.label.starts_with("worker.") && call.label != kCallStatus.name)
-      calls.push_back(std::move(call));
-  for (const auto& call : calls) {
-    const Duration age = call.when == TimePoint() ? Duration(0) : clock().now() - call.when;
-    answers->waits.push_back(
-        {call.label, call.to, std::max<Duration>(age, Duration(0)),
-         call.local ? status_of(static_cast<const Invocation&>(*call.local)) : call.status});
-  }
-  CallFrameScope scope(CallFrame{.worker = this, .callback = true});
-  for (size_t i = 0; i < std::min(calls.size(), kMostQuestions); ++i) {
-    if (calls[i].local || !calls[i].sent) continue;
-    ++answers->left;
-    kCallStatus.ask(*this, calls[i].to, calls[i].id).on_ready([answers, i](const Result<std::string>& r) {
-      if (r.ok()) answers->waits[i].status = r.value();
-      answers->one();
-    });
-  }
-  answers->one();
 }
 
 void Worker::ask_for_status(uint64_t id, WorkerId to) {

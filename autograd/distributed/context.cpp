@@ -47,10 +47,17 @@ void check_joint(DistEngine& engine, uint64_t context, const std::vector<Edge>& 
     joint->check(roots, *state);
 }
 
+// For who watches: what the program did not say. On a device it is not there yet.
+void note_loss(DistEngine& engine, const Tensors& roots) {
+  if (roots.size() != 1 || roots[0].numel() != 1 || !roots[0].device().is_cpu()) return;
+  engine.worker().progress().guess_loss(roots[0].item());
+}
+
 Future<void> run_back(DistEngine& engine, uint64_t context, const Tensors& roots, const Tensors& grads,
                       const BackwardOptions& options) {
   const std::vector<Edge> edges = root_edges("backward", roots);
   check_joint(engine, context, edges);
+  note_loss(engine, roots);
   return engine.passes().backward(context, edges, root_grads("backward", roots, grads, options.create_graph),
                                   how(options), options.only_inputs, options.meeting);
 }
@@ -75,11 +82,14 @@ Context::Context(internal::actors::Worker& worker)
       worker_(worker),
       engine_(engine_of(worker)),
       id_(engine_.contexts().create()),
-      scope_(with_context(worker, id_)) {}
+      scope_(with_context(worker, id_)) {
+  worker.progress().begun(worker.clock().now());
+}
 
 Context::~Context() {
   if (in_refused_child()) return;  // it is the parent's
   (void)engine_.contexts().release(id_, false);
+  worker_.progress().ended(worker_.clock().now());
 }
 
 Future<void> Context::end() { return engine_.contexts().release(id_, true); }

@@ -20,6 +20,7 @@ class DistEngine final : public internal::actors::Interceptor {
   /// Adds interceptor, services and metrics to the worker, which owns it.
   static DistEngine& install(internal::actors::Worker& worker);
 
+  internal::actors::Worker& worker() { return worker_; }
   Contexts& contexts() { return contexts_; }
   Passes& passes() { return passes_; }
 

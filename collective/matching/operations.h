@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/cell/extension.h"
 #include "collective/matching/signature.h"
 #include "core/base/error.h"
 #include "core/base/mutex.h"
@@ -152,6 +153,7 @@ class Operations {
 
   /// Operations that go on here, and from whom parts are missing.
   std::vector<std::string> waits() const;
+  std::vector<actors::JointWait> joint_waits() const;
 
   /// Operations that go on here, that others have called or given up, and groups that have lost a member.
   struct Counts {

@@ -176,6 +176,20 @@ std::vector<std::string> Operations::waits() const {
   return all;
 }
 
+std::vector<actors::JointWait> Operations::joint_waits() const {
+  std::vector<actors::JointWait> all;
+  const Lock lock(mutex_);
+  for (const auto& [id, op] : running_) {
+    if (op.error) continue;
+    auto& one = all.emplace_back();
+    one.key = std::to_string(id.group) + "/" + id.tag + "/" + std::to_string(id.use);
+    one.what = operation_text(id, op.signature);
+    one.self = rank_text(op.members, id.rank);
+    for (const size_t rank : missing(op)) one.missing.push_back(rank_text(op.members, rank));
+  }
+  return all;
+}
+
 void Operations::answered(Table::iterator at, Out& out) {
   const auto& [id, op] = *at;
   const Running::Question& q = *op.question;

@@ -3,8 +3,11 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <string_view>
@@ -51,10 +54,25 @@ spdlog::logger& logger() {
   return *instance;
 }
 
-void write(Level level, const std::string& text) {
-  if (auto* sink = capture.load()) return sink(level, text);
-  logger().log(native(level), text);
-}
+void write(Level level, const std::string& text);
+
+// The lines of KeptLines.
+struct Kept {
+  internal::Mutex mutex;
+  std::deque<KeptLine> lines TROUPE_GUARDED_BY(mutex);
+  size_t bytes TROUPE_GUARDED_BY(mutex) = 0;
+  uint64_t next TROUPE_GUARDED_BY(mutex) = 0;
+  void add(Level level, const std::string& text) TROUPE_EXCLUDES(mutex) {
+    const auto name = spdlog::level::to_string_view(native(level));
+    const std::chrono::duration<double> time = std::chrono::system_clock::now().time_since_epoch();
+    Lock lock(mutex);
+    lines.push_back(
+        {time.count(), std::string(name.data(), name.size()) + ": " + text.substr(0, kKeptBytes / 2)});
+    bytes += lines.back().text.size();
+    ++next;
+    for (; bytes > kKeptBytes; lines.pop_front()) bytes -= lines.front().text.size();
+  }
+};
 
 // Those of this process; its end writes the counts that nobody has seen.
 struct Counted;
@@ -63,6 +81,7 @@ struct Counted {
   internal::Mutex mutex;
   std::map<Level, Repeats> repeats;
   std::unordered_set<std::string> once;
+  Kept kept;
   Counted() {
     (void)logger();  // which ends after this
     std::atexit([] { counted().write_rest(); });
@@ -76,6 +95,12 @@ struct Counted {
 Counted& counted() {
   static Counted& all = *new Counted;  // there may be something to say at the very end
   return all;
+}
+
+void write(Level level, const std::string& text) {
+  if (logger().should_log(native(level))) counted().kept.add(level, text);
+  if (auto* sink = capture.load()) return sink(level, text);
+  logger().log(native(level), text);
 }
 
 void count(Level level, const std::string& text) {
@@ -100,6 +125,16 @@ void warning_once(const std::string& text) {
   }
   write(Level::warning, text);
 }
+KeptLines kept_lines(uint64_t from) {
+  Kept& all = counted().kept;
+  Lock lock(all.mutex);
+  KeptLines out{all.next, {}};
+  const uint64_t first = all.next - all.lines.size();
+  const uint64_t skip = from > first ? std::min<uint64_t>(from - first, all.lines.size()) : 0;
+  out.lines.assign(all.lines.begin() + static_cast<std::ptrdiff_t>(skip), all.lines.end());
+  return out;
+}
+
 void set_level(Level level) { logger().set_level(native(level)); }
 void set_sink(void (*sink)(Level, const std::string&)) {
   Counted& all = counted();

@@ -1,7 +1,9 @@
 // Log lines on standard error: "troupe info: text". Level from TROUPE_LOG (debug, info, warning, error, off;
 // default warning). Warnings and errors that are the same are counted, not repeated.
 #pragma once
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace troupe::internal::log {
 
@@ -14,6 +16,19 @@ void warning(const std::string& text);
 void error(const std::string& text);
 /// A warning, if this process has not given it yet.
 void warning_once(const std::string& text);
+
+/// The last lines that were written, for who watches the process: at most kKeptBytes.
+struct KeptLine {
+  double time = 0;   ///< seconds since 1970
+  std::string text;  ///< "warning: [call] ..."
+};
+struct KeptLines {
+  uint64_t next = 0;  ///< number of the line that will be written next
+  std::vector<KeptLine> lines;
+};
+inline constexpr size_t kKeptBytes = 1 << 20;
+/// The lines from number `from` on.
+KeptLines kept_lines(uint64_t from = 0);
 
 void set_level(Level level);
 /// A capture for tests: receives every line that would be written instead of standard error until reset with

@@ -11,6 +11,8 @@ root = pathlib.Path(sys.argv[1])
 LAYERS = ("core", "ops", "optim", "autograd", "nn", "net", "actors", "rref", "parallel", "script", "tools", "troupe")
 OF_THE_HOST = ("ops/cpu/", "core/memory/", "core/tensor/")  # the CPU's kernels; storages; the accessors themselves
 MAY = {
+    "actors/worker/reports.cpp": "tells the host's memory from that of devices, and touches none",
+    "autograd/distributed/context.cpp": "a loss on the CPU is shown to who watches",
     "autograd/distributed/optim/module_actor.cpp": "copies that leave for another worker are the host's",
     "autograd/gradcheck.cpp": "differences are taken of copies on the host",
     "autograd/opcheck.cpp": "differences are taken of samples on the host",

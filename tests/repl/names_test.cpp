@@ -14,6 +14,7 @@
 #include "tools/repl/lua/interpreter.h"
 #include "tools/repl/lua/objects.h"
 #include "tools/repl/terminal/prompt.h"
+#include "troupe/watch/questions.h"
 
 using namespace troupe;
 
@@ -130,14 +131,14 @@ TEST_CASE("waits and reports say at once what a pull waits for") {
                  "=test", false)
             .error == "");
   internal::actors::Worker& w0 = interpreter.cluster().worker();
-  const std::string expected = "and it waits (co_await) for trainers to join: 1 of 2 have.";
-  std::vector<internal::actors::WaitReport> waits;
-  do waits = internal::actors::ask_waits(w0, 0).get();
-  while (waits.size() != 1 || !waits[0].status.ends_with(expected));
-  CHECK(waits[0].worker == "w0");
-  CHECK(waits[0].to == "w1");
-  CHECK(waits[0].label.ends_with("Server::pull"));
-  CHECK(internal::actors::ask_waits(w0, 1).get().empty());
+  internal::watch::Questions questions(w0, "");
+  std::vector<internal::watch::Wait> waits;
+  do waits = questions.waits();
+  while (waits.size() != 1 || !waits[0].what.ends_with("on w1 waits for trainers to join: 1 of 2 have"));
+  CHECK(waits[0].waiting == 1);
+  REQUIRE(waits[0].way.size() == 1);
+  CHECK(waits[0].way[0].starts_with("w0 waits for "));
+  CHECK(waits[0].way[0].ends_with("Server::pull on w1"));
   const std::string report =
       "ssp(2), version 0: trainers first; step 0 is open, first is missing; no gradients yet; late 0, "
       "aborted 0, "

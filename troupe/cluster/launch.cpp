@@ -25,6 +25,9 @@
 #include "troupe/cluster/exit_code.h"
 #include "troupe/launch/stop.h"
 #include "troupe/launch/stop_request.h"
+#include "troupe/watch/title.h"
+#include "troupe/watch/trace_answer.h"
+#include "troupe/watch/watch_door.h"
 
 namespace troupe {
 
@@ -49,7 +52,7 @@ class Signals {
  public:
   Signals() {
     sigemptyset(&set_);
-    for (int s : {SIGINT, SIGTERM, SIGUSR2}) sigaddset(&set_, s);
+    for (int s : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) sigaddset(&set_, s);
     pthread_sigmask(SIG_BLOCK, &set_, &before_);
     try {
       thread_ = start_thread("launch", [this] { loop(); });
@@ -70,6 +73,11 @@ class Signals {
     f_ = std::move(f);
     if (received_ && f_) f_();
   }
+  /// Called on each SIGUSR1, which does nothing without it.
+  void on_question(std::function<void()> f) {
+    std::lock_guard lock(mutex_);
+    question_ = std::move(f);
+  }
   /// The signal that came, or 0.
   int received() const { return received_; }
   /// The program ends by itself, and kSameRequest is heeded.
@@ -82,6 +90,11 @@ class Signals {
       sigwait(&set_, &signal);
       if (signal == SIGUSR2) {
         if (ending_) return;
+        continue;
+      }
+      if (signal == SIGUSR1) {
+        std::lock_guard lock(mutex_);
+        if (question_) question_();
         continue;
       }
       if (received_ && granted_ && SteadyClock::now() - first_ < internal::kSameRequest) continue;
@@ -97,7 +110,7 @@ class Signals {
   std::atomic<int> received_{0};
   SteadyClock::time_point first_{};  // of the thread
   internal::Mutex mutex_;
-  std::function<void()> f_;
+  std::function<void()> f_, question_;
   std::thread thread_;
 };
 
@@ -180,6 +193,41 @@ void check_room_for_threads() { check_room(kRoom + kThreadRoom * (static_cast<si
 
 constexpr WorkerId kDriverWorker = 0;
 
+// Others see it of this process: the same name for all processes of the job.
+std::string job_name(const std::optional<LaunchEnvironment>& e) {
+  if (!e) return "p" + std::to_string(getpid());
+  if (!e->job.empty()) return e->job;
+  return e->address.empty() ? "p" + std::to_string(getpid()) : e->address;
+}
+
+// Before other threads are there. What is wrong with the environment is said later.
+void set_title() {
+  try {
+    const auto e = LaunchEnvironment::read();
+    const std::string who = e ? "w" + std::to_string(e->rank) + " of " + std::to_string(e->world)
+                              : std::to_string(LaunchEnvironment::workers()) + " workers";
+    internal::watch::add_to_title("[" + who + ", job " + job_name(e) + "]");
+  } catch (const Error&) {
+  }
+}
+
+// What can be asked while a worker lives: by its door, and by SIGUSR1.
+class Watched {
+ public:
+  Watched(Signals& signals, internal::actors::Worker& worker, const std::string& job)
+      : signals_(signals),
+        door_(internal::watch::WatchDoor::open(worker, job, {{"trace", internal::trace_of}})) {
+    signals_.on_question([this] {
+      if (door_) door_->log_waits();
+    });
+  }
+  ~Watched() { signals_.on_question(nullptr); }
+
+ private:
+  Signals& signals_;
+  std::unique_ptr<internal::watch::WatchDoor> door_;
+};
+
 int launch_with(Signals& signals, internal::actors::TypeRegistry hosting,
                 const std::function<void(Cluster&)>& driver, ClusterOptions options) {
   signals.on_signal([&] { _exit(128 + signals.received()); });  // until there is something to end in order
@@ -220,6 +268,7 @@ int launch_with(Signals& signals, internal::actors::TypeRegistry hosting,
       launcher.complete();
       joined = true;
       check_room(kRoom);
+      const Watched watched(signals, process->worker(), job_name(environment));
       EndWatch& watching = watch_over({&process->worker()});
       signals.on_signal([&] {
         // The driver's job may save first what lives here.
@@ -256,6 +305,7 @@ int launch_with(Signals& signals, internal::actors::TypeRegistry hosting,
     }
     joined = true;
     check_room(kRoom);
+    const Watched watched(signals, cluster->worker(), job_name(environment));
     EndWatch& watching = watch_over(cluster->workers_here());
     return ended(drive(*cluster, signals, watching, driver, options.shutdown_timeout));
   } catch (...) {  // std::bad_alloc, too
@@ -303,6 +353,7 @@ int launch(internal::actors::TypeRegistry hosting, const std::function<void(Clus
     guard_output();
     std::set_terminate(terminate);
     load_unwinder();
+    set_title();
     const internal::StopCatcher catcher(true);
     Signals signals;
     return launch_with(signals, std::move(hosting), driver, std::move(options));

@@ -210,6 +210,7 @@ bool Job::Parts::stopping() const {
 }
 
 void Job::Parts::check(double number) {
+  if (cluster_) cluster_->worker().progress().state_loss(number);
   if (!witness_ || !repeat_) return;
   const auto before = witness_->note(step_, number);
   if (!before) return;

@@ -7,6 +7,7 @@
 #include "script/show.h"
 #include "tools/repl/lua/interpreter.h"
 #include "tools/repl/lua/objects.h"
+#include "troupe/watch/questions.h"
 
 namespace troupe::repl {
 
@@ -267,7 +268,8 @@ std::vector<AnyRef> actors_at(lua_State* L, int at, const char* call, int depth 
 int ps(lua_State* L) {
   std::optional<std::vector<AnyRef>> wanted;
   if (!lua_isnone(L, 1)) wanted = actors_at(L, 1, "ps(actors)");
-  const auto reports = ask_all(L, internal::actors::ask_report);
+  const auto reports =
+      ask_all(L, [](auto& worker, WorkerId id) { return internal::actors::ask_report(worker, id); });
   size_t wide = 28;  // the column of actors
   for (const auto& report : reports)
     for (const auto& actor : report.actors) wide = std::max(wide, actor.label.size());
@@ -286,13 +288,8 @@ int ps(lua_State* L) {
   return 0;
 }
 int waits(lua_State* L) {
-  std::string out;
-  for (const auto& worker : ask_all(L, internal::actors::ask_waits))
-    for (const auto& w : worker)
-      out += fmt::format("{} waits for {} on {}{}{}\n", w.worker, w.label, w.to,
-                         w.seconds > 0 ? fmt::format(", since {:.1f} s", w.seconds) : "",
-                         w.status.empty() ? "" : ": " + w.status);
-  write_out(out.empty() ? "nobody waits\n" : out);
+  internal::watch::Questions questions(of(L).session().worker(), "");
+  write_out(internal::watch::waits_text(questions.waits()));
   return 0;
 }
 Value inspected(lua_State* L, const AnyRef& actor) {

@@ -75,8 +75,8 @@ constexpr HelpEntry kGlobals[] = {
      "Prints all actors and what they are doing, or those of a reference, of serve(), or of a list; answers "
      "also while they are stuck."},
     {"waits", "waits()",
-     "Prints which calls are waiting for their answers, on all workers, since when, and what their callees "
-     "wait for."},
+     "Prints what calls without an answer wait for, on all workers: the cause first, with how many wait and "
+     "since when."},
     {"inspect", "inspect(reference or served) -> table",
      "What one actor is doing, and for how long; of what serve() gave, a list with the state of each "
      "server."},

@@ -1,4 +1,4 @@
-#include "troupe/profile.h"
+#include "troupe/watch/profile.h"
 
 #include <algorithm>
 
@@ -40,7 +40,8 @@ class Lanes {
 
 }  // namespace
 
-Trace::Trace(std::vector<TraceEvent> events, int64_t missed) : events_(std::move(events)), missed_(missed) {
+Trace::Trace(std::vector<TraceEvent> events, int64_t missed, int64_t end)
+    : events_(std::move(events)), missed_(missed), end_(end) {
   std::stable_sort(events_.begin(), events_.end(), [](const auto& a, const auto& b) {
     return std::pair(a.worker, a.begin) < std::pair(b.worker, b.begin);
   });
@@ -49,6 +50,7 @@ Trace::Trace(std::vector<TraceEvent> events, int64_t missed) : events_(std::move
 std::string Trace::json() const {
   int64_t first = events_.empty() ? 0 : events_[0].begin, last = first;
   for (const auto& e : events_) first = std::min(first, e.begin), last = std::max({last, e.begin, e.end});
+  last = std::max(last, end_);
   ChromeTrace out;
   std::map<int64_t, Lanes> lanes;
   const auto name_of = [](int64_t worker) { return "w" + std::to_string(worker); };
@@ -64,6 +66,7 @@ std::string Trace::json() const {
     if (e.context) about.emplace_back("context", e.context);
     if (e.bytes) about.emplace_back("bytes", e.bytes);
     if (!e.shapes.empty()) about.emplace_back("shapes", e.shapes);
+    if (e.start > e.begin) about.emplace_back("queued", microseconds(e.start - e.begin));
     if (e.end < 0) about.emplace_back("answer", "none");
     const double begin = microseconds(e.begin - first), finish = microseconds(end - first);
     out.box(title(e), e.mode, at, begin, microseconds(end - e.begin), about);
@@ -74,7 +77,7 @@ std::string Trace::json() const {
     if (e.mode == "handle" && e.end > e.begin) out.arrow_begin(e.key + " back", "message", at, inside);
     if (e.mode == "call" && e.end > e.begin) out.arrow_end(e.key + " back", "message", at, inside);
   }
-  return out.str({{"missed", missed_}});
+  return out.str({{"missed", missed_}, {"breakdown", table()}});
 }
 
 void Trace::save(const std::string& path) const {
@@ -84,8 +87,7 @@ void Trace::save(const std::string& path) const {
   file.commit();
 }
 
-Profile::Profile(Cluster& cluster, ProfileOptions options) : cluster_(cluster) {
-  internal::actors::Worker& worker = cluster.worker();
+Profile::Profile(internal::actors::Worker& worker, ProfileOptions options) : worker_(worker) {
   std::vector<std::pair<WorkerId, Future<int64_t>>> begun;
   for (const auto& m : worker.members().all())
     begun.emplace_back(m.id, internal::actors::kProfileBegin.ask(worker, m.id, options.shapes));
@@ -107,7 +109,7 @@ Profile::~Profile() {
 
 Trace Profile::end() {
   if (std::exchange(ended_, true)) throw_invalid("[profile] has ended already: its trace was given then");
-  internal::actors::Worker& worker = cluster_.worker();
+  internal::actors::Worker& worker = worker_;
   std::vector<Future<std::pair<std::vector<TraceEvent>, int64_t>>> noted;
   for (const auto& [id, number] : parts_)
     noted.push_back(internal::actors::kProfileEnd.ask(worker, id, number));
@@ -120,7 +122,7 @@ Trace Profile::end() {
     all.insert(all.end(), std::make_move_iterator(events.begin()), std::make_move_iterator(events.end()));
     missed += more;
   }
-  return Trace(std::move(all), missed);
+  return Trace(std::move(all), missed, worker.clock().now().time_since_epoch().count());
 }
 
 ProfileSpan::ProfileSpan(const std::string& name)

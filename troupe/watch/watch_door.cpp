@@ -1,0 +1,224 @@
+#include "troupe/watch/watch_door.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "core/base/log.h"
+#include "core/base/shown.h"
+#include "core/base/thread.h"
+
+namespace troupe::internal::watch {
+namespace {
+
+constexpr auto kTimeToAsk = std::chrono::seconds(1);
+constexpr int kBetweenLooks = 1000;  // milliseconds from one look at the step that runs to the next
+constexpr int kLogWaits = -1, kLogLongStep = -2;  // in the place of a connection: the log has the answer
+
+std::string error_json(const std::string& text) {
+  return nlohmann::json{{"error", text}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+int milliseconds_until(std::chrono::steady_clock::time_point end) {
+  const auto left =
+      std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+  return static_cast<int>(std::max<int64_t>(left.count() + 1, 0));
+}
+
+// The line that comes within the time; empty if none does, or it is too long. `stop` ends the wait.
+std::string read_question(int connection, int stop) {
+  std::string line;
+  const auto end = std::chrono::steady_clock::now() + kTimeToAsk;
+  while (line.size() <= WatchDoor::kLongestQuestion && std::chrono::steady_clock::now() < end) {
+    pollfd fds[] = {{connection, POLLIN, 0}, {stop, POLLIN, 0}};
+    if (poll(fds, 2, milliseconds_until(end)) < 0 && errno != EINTR) break;
+    if (fds[1].revents) break;
+    char bytes[WatchDoor::kLongestQuestion];
+    const ssize_t count = recv(connection, bytes, sizeof bytes, MSG_DONTWAIT);
+    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) break;
+    if (count > 0) line.append(bytes, static_cast<size_t>(count));
+    if (const size_t at = line.find('\n'); at != std::string::npos) return line.substr(0, at);
+  }
+  return {};
+}
+
+void write_answer(int connection, int stop, std::string text) {
+  text += '\n';
+  for (size_t done = 0; done < text.size();) {
+    pollfd fds[] = {{connection, POLLOUT, 0}, {stop, POLLIN, 0}};
+    const int ready = poll(fds, 2, 1000);
+    if ((ready < 0 && errno != EINTR) || ready == 0 || fds[1].revents)
+      return;  // who does not read goes without
+    const ssize_t count =
+        send(connection, text.data() + done, text.size() - done, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (count > 0) done += static_cast<size_t>(count);
+    if (count < 0 && errno != EAGAIN && errno != EINTR) return;
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<WatchDoor> WatchDoor::open(actors::Worker& worker, const std::string& job,
+                                           std::map<std::string, Answer> more) {
+  if (const char* wanted = std::getenv("TROUPE_WATCH"); wanted && std::strcmp(wanted, "0") == 0)
+    return nullptr;
+  const Door door{geteuid(), getpid(), worker.id(), job};
+  const int listener = listen_at_door(door), stop = eventfd(0, EFD_CLOEXEC),
+            asked = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (listener >= 0 && stop >= 0 && asked >= 0) {
+    try {
+      return std::unique_ptr<WatchDoor>(
+          new WatchDoor(worker, Door::from(door.name())->job, listener, stop, asked, std::move(more)));
+    } catch (const Error& e) {
+      log::debug(std::string("[watch] no door: ") + e.what());
+    }
+  } else {
+    log::debug(std::string("[watch] no door: ") + std::strerror(errno));
+  }
+  for (const int fd : {listener, stop, asked})
+    if (fd >= 0) close(fd);
+  return nullptr;
+}
+
+WatchDoor::WatchDoor(actors::Worker& worker, const std::string& job, int listener, int stop, int asked,
+                     std::map<std::string, Answer> more)
+    : worker_(worker),
+      questions_(worker, job),
+      answers_(std::move(more)),
+      listener_(listener),
+      stop_(stop),
+      asked_(asked) {
+  answers_["report"] = [](const std::string&, Questions& q) { return q.report_json(); };
+  answers_["waits"] = [](const std::string&, Questions& q) { return q.waits_json(); };
+  answers_["logs"] = [this](const std::string& from, Questions&) { return logs_json(from); };
+  thread_ = start_thread("watch", [this] { serve(); });
+}
+
+WatchDoor::~WatchDoor() {
+  questions_.stop();
+  const uint64_t one = 1;
+  (void)!write(stop_, &one, sizeof one);
+  thread_.join();
+  end_visits(true);
+  for (const int fd : {listener_, stop_, asked_}) close(fd);
+}
+
+void WatchDoor::end_visits(bool all) {
+  visits_.remove_if([&](Visit& visit) {
+    if (!all && !visit.over) return false;
+    visit.thread.join();
+    return true;
+  });
+}
+
+void WatchDoor::serve() {
+  for (;;) {
+    pollfd fds[] = {{listener_, POLLIN, 0}, {stop_, POLLIN, 0}, {asked_, POLLIN, 0}};
+    if (poll(fds, 3, kBetweenLooks) < 0 && errno != EINTR) return;
+    if (fds[1].revents) return;
+    end_visits(false);
+    if (step_takes_long()) begin_visit(kLogLongStep);
+    uint64_t times = 0;
+    if (fds[2].revents && read(asked_, &times, sizeof times) == sizeof times) begin_visit(kLogWaits);
+    if (!fds[0].revents) continue;
+    const int connection = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+    if (connection >= 0) let_in(connection);
+  }
+}
+
+void WatchDoor::let_in(int connection) {
+  const auto user = user_of(connection);
+  if (!user || (*user != geteuid() && *user != 0)) {
+    close(connection);  // without a word
+    return;
+  }
+  if (visits_.size() >= kMostAtOnce) {
+    write_answer(connection, stop_, error_json("too many ask at once; ask again"));
+    close(connection);
+    return;
+  }
+  begin_visit(connection);
+}
+
+void WatchDoor::begin_visit(int connection) {
+  Visit& visit = visits_.emplace_back(connection);
+  try {
+    visit.thread = start_thread("watch", [this, &visit] {
+      handle(visit.connection);
+      if (visit.connection >= 0) close(visit.connection);
+      visit.over = true;
+    });
+  } catch (const Error&) {
+    if (connection >= 0) close(connection);
+    visits_.pop_back();
+  }
+}
+
+void WatchDoor::handle(int connection) {
+  if (connection == kLogLongStep) return log_long_step();
+  if (connection == kLogWaits) {
+    const auto waits = questions_.waits();
+    if (waits.empty()) log::warning("[waits] nobody waits");
+    for (const Wait& wait : waits) log::warning("[waits] " + wait.line());
+    return;
+  }
+  const std::string question = read_question(connection, stop_);
+  if (!question.empty()) write_answer(connection, stop_, answer(question));
+}
+
+std::string WatchDoor::answer(const std::string& question) {
+  try {
+    const size_t space = question.find(' ');
+    const std::string word = question.substr(0, space);
+    if (const auto at = answers_.find(word); at != answers_.end())
+      return at->second(space == std::string::npos ? "" : question.substr(space + 1), questions_);
+    std::string known;
+    for (const auto& [name, f] : answers_) known += (known.empty() ? "" : ", ") + name;
+    return error_json("'" + shown(word) + "' is no question; expected one of: " + known);
+  } catch (...) {
+    return error_json(current_error().what());
+  }
+}
+
+std::string WatchDoor::logs_json(const std::string& from) const {
+  uint64_t first = 0;
+  std::from_chars(from.data(), from.data() + from.size(), first);
+  const log::KeptLines kept = log::kept_lines(first);
+  auto lines = nlohmann::json::array();
+  for (const auto& line : kept.lines) lines.push_back({{"time", line.time}, {"text", line.text}});
+  return nlohmann::json{{"worker", worker_.name()}, {"next", kept.next}, {"lines", lines}}.dump(
+      -1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// Once a minute.
+bool WatchDoor::step_takes_long() {
+  const auto now = std::chrono::steady_clock::now();
+  if (said_long_ && now - *said_long_ < std::chrono::minutes(1)) return false;
+  const auto step = worker_.progress().state(worker_.clock().now());
+  if (step.steps == 0 || step.age < std::max(kLongStep, 10 * step.median)) return false;
+  said_long_ = now;
+  return true;
+}
+
+void WatchDoor::log_long_step() {
+  const auto step = worker_.progress().state(worker_.clock().now());
+  const auto waits = questions_.waits();
+  log::warning(fmt::format(
+      "[step] step {} has taken {:.1f} s so far, and the median of those before it is {:.3g} s: {}",
+      step.steps, step.age, step.median, waits.empty() ? "nobody waits for a call" : waits[0].line()));
+}
+
+void WatchDoor::log_waits() {
+  const uint64_t one = 1;
+  (void)!write(asked_, &one, sizeof one);
+}
+
+}  // namespace troupe::internal::watch
