@@ -108,41 +108,49 @@ void embedding(const Call& c, Tensors& out) {
 }
 
 // out[o, index[k], j] += g[o, k, j]. A run of equal indices is summed in pieces, each by one thread: the
-// first one to the result, the others to `parts`, from where the second pass adds them.
+// first one to the result, the others to `parts`, from where the second pass adds them. Of halves, which are
+// summed in A = float, the first of several pieces goes to `firsts`, so that the sum is rounded once.
 constexpr int64_t kPieceOfRun = 64;
-template <class T>
+template <class T, class A>
 struct AddSlices {
+  static constexpr bool kRounds = !std::is_same_v<T, A>;
   T* out;
-  T* parts;
+  A *parts, *firsts;
   const T* g;
   Sorted at;
   int64_t size, inner;
   template <class F>
   void visit(F&& f) {
-    visit_pointers(f, out, parts, g);
+    visit_pointers(f, out, parts, firsts, g);
     at.visit(f);
   }
-  // No two runs of several pieces have one in common.
+  // No two runs of several pieces have one in common, nor the place of their first one.
   static __host__ __device__ int64_t parts_of(int64_t n) { return n / kPieceOfRun + 2; }
-  __device__ T& part(int64_t o, int64_t begin, int64_t piece, int64_t j) const {
-    return parts[(o * parts_of(at.n) + begin / kPieceOfRun + piece) * inner + j];
+  __device__ int64_t part(int64_t o, int64_t begin, int64_t piece, int64_t j) const {
+    return (o * parts_of(at.n) + begin / kPieceOfRun + piece) * inner + j;
   }
   __device__ T& result(int64_t o, int64_t i, int64_t j) const {
     return out[(o * size + static_cast<int64_t>(at.keys[i])) * inner + j];
   }
+  __device__ bool several(int64_t begin) const { return at.same(begin, begin + kPieceOfRun); }
   __device__ void operator()(int64_t number) const {
     const int64_t rest = number / inner, j = number % inner, o = rest / at.n, i = rest % at.n;
     const int64_t begin = at.first[i];
     if ((i - begin) % kPieceOfRun) return;
-    T sum = i == begin ? result(o, i, j) : T{0};
+    A sum = i == begin ? static_cast<A>(result(o, i, j)) : A{0};
     for (int64_t k = i; k < i + kPieceOfRun && at.same(i, k); ++k)
-      sum = plus(sum, g[(o * at.n + at.places[k]) * inner + j]);
-    (i == begin ? result(o, i, j) : part(o, begin, (i - begin) / kPieceOfRun, j)) = sum;
+      sum = plus(sum, static_cast<A>(g[(o * at.n + at.places[k]) * inner + j]));
+    if (i != begin)
+      parts[part(o, begin, (i - begin) / kPieceOfRun, j)] = sum;
+    else if (kRounds && several(begin))
+      firsts[part(o, begin, 0, j)] = sum;
+    else
+      result(o, i, j) = static_cast<T>(sum);
   }
 };
-template <class T>
+template <class T, class A>
 struct AddParts {
-  AddSlices<T> slices;
+  AddSlices<T, A> slices;
   template <class F>
   void visit(F&& f) {
     slices.visit(f);
@@ -150,12 +158,12 @@ struct AddParts {
   __device__ void operator()(int64_t number) const {
     const Sorted& at = slices.at;
     const int64_t rest = number / slices.inner, j = number % slices.inner, o = rest / at.n, i = rest % at.n;
-    if (at.first[i] != i || !at.same(i, i + kPieceOfRun)) return;
+    if (at.first[i] != i || !slices.several(i)) return;
     T& to = slices.result(o, i, j);
-    T sum = to;
+    A sum = slices.kRounds ? slices.firsts[slices.part(o, i, 0, j)] : static_cast<A>(to);
     for (int64_t piece = 1; at.same(i, i + piece * kPieceOfRun); ++piece)
-      sum = plus(sum, slices.part(o, i, piece, j));
-    to = sum;
+      sum = plus(sum, slices.parts[slices.part(o, i, piece, j)]);
+    to = static_cast<T>(sum);
   }
 };
 void index_select_grad(const Call& c, Tensors& out) {
@@ -207,21 +215,25 @@ void add_slices(const Call& c, const Tensor& gradient, const Tensor& list, const
                 const Tensor& out) {
   const Tensor g = gradient.contiguous_data();
   const SortedList sorted(c, list, a.size);
-  visit_numeric(g.dtype(), [&](auto zero) {
-    using T = decltype(zero);
+  const auto go = [&](auto stored, auto computed) {
+    using T = decltype(stored);
+    using A = decltype(computed);
     const bool several = sorted.n > kPieceOfRun;
-    const Tensor parts =
-        several ? scratch<T>(a.outer * AddSlices<T>::parts_of(sorted.n) * a.inner, g.device()) : Tensor();
-    const AddSlices<T> slices{
-        elements<T>(out), elements<T>(parts), elements<const T>(g), sorted.get(), a.size, a.inner};
+    const int64_t count = a.outer * AddSlices<T, A>::parts_of(sorted.n) * a.inner;
+    const auto more = [&](bool wanted) { return wanted ? scratch<A>(count, g.device()) : Tensor(); };
+    const Tensor parts = more(several), firsts = more(several && AddSlices<T, A>::kRounds);
+    const AddSlices<T, A> slices{
+        elements<T>(out), elements<A>(parts), elements<A>(firsts), elements<const T>(g), sorted.get(), a.size,
+        a.inner};
     for_each(c.name(), g.device(), g.numel(), slices);
-    if (several) for_each(c.name(), g.device(), g.numel(), AddParts<T>{slices});
-  });
+    if (several) for_each(c.name(), g.device(), g.numel(), AddParts<T, A>{slices});
+  };
+  g.dtype() == int64 ? go(int64_t{}, int64_t{}) : visit_stored(g.dtype(), go);
 }
 
 KernelTable embedding_kernels() {
   static constexpr KernelEntry kTable[] = {
-      {"embedding", embedding},       {"embedding_grad", embedding_grad, embedding_grad_adding},
+      {"embedding", embedding},       {"embedding_grad", embedding_grad, embedding_grad_adding, true},
       {"index_select", index_select}, {"index_select_grad", index_select_grad},
       {"index_copy", index_copy},
   };

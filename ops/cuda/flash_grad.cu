@@ -22,11 +22,6 @@ Tensor in_float32(const Tensor& t) {
   return copy;
 }
 
-template <class T>
-__global__ void flash_delta(FlashDelta<T> body) {
-  body((static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 8);
-}
-
 }  // namespace
 
 bool flash_backward(const Call& c, const std::array<Tensor, 7>& in, const Tensor& given_dq,
@@ -38,39 +33,31 @@ bool flash_backward(const Call& c, const std::array<Tensor, 7>& in, const Tensor
   const Written to_dq(given_dq), to_dk(given_dk), to_dv(given_dv);
   const Tensor &dq = to_dq.wide(), &dk = to_dk.wide(), &dv = to_dv.wide();
   const Shape heads = leading(q.shape());
-  const int64_t count = heads.numel(), rows = count * q.size(-2);
+  const int64_t count = heads.numel();
   const Device device = q.device();
-  const Tensor delta = scratch<float>(rows, device);
+  const Tensor delta = scratch<float>(count * q.size(-2), device);
   visit_flash(q.dtype(), std::max(q.size(-1), v.size(-1)), [&]<class T, int kWidth>() {
-    if (rows > 0)
-      cuda::launch(c.name(), device, flash_delta<T>,
-                   cuda::blocks_for(static_cast<size_t>(rows) * 8, kThreads), dim3(kThreads), 0,
-                   FlashDelta<T>{head_rows<const T>(g),
-                                 head_rows<const T>(out),
-                                 elements<const float>(g_logs),
-                                 elements<float>(delta),
-                                 q.size(-2),
-                                 rows,
-                                 static_cast<int>(g.size(-1)),
-                                 {heads, {steps_of(g), steps_of(out)}}});
-    const FlashContext<T> all{
-        head_rows<const T>(q),
-        head_rows<const T>(k),
-        head_rows<const T>(v),
-        head_rows<const T>(g),
-        head_rows<T>(dq),
-        head_rows<T>(dk),
-        head_rows<T>(dv),
-        elements<const float>(logs),
-        elements<const float>(delta),
-        flash_sizes(c, q, k, v, in[2].size(-1)),
-        {heads,
-         {steps_of(q), steps_of(k), steps_of(v), steps_of(g), steps_of(dq), steps_of(dk), steps_of(dv)}}};
-    FlashContext<T> of_keys = all, of_queries = all;
-    of_keys.dq.p = nullptr;
-    of_queries.dk.p = of_queries.dv.p = nullptr;
-    run_flash(c, device, count, k.size(-2), OfKeys<T, kWidth>{{of_keys}});
+    FlashContext<T> of_queries{head_rows<const T>(q),
+                               head_rows<const T>(k),
+                               head_rows<const T>(v),
+                               head_rows<const T>(g),
+                               head_rows<const T>(out),
+                               head_rows<T>(dq),
+                               head_rows<T>(dk),
+                               head_rows<T>(dv),
+                               elements<const float>(logs),
+                               elements<const float>(g_logs),
+                               elements<float>(delta),
+                               elements<const float>(delta),
+                               flash_sizes(c, q, k, v, in[2].size(-1)),
+                               {heads,
+                                {steps_of(q), steps_of(k), steps_of(v), steps_of(g), steps_of(dq),
+                                 steps_of(dk), steps_of(dv), steps_of(out)}}};
+    FlashContext<T> of_keys = of_queries;  // what a pass does not read or write it does not name
+    of_queries.dk.p = of_queries.dv.p = nullptr, of_queries.delta = nullptr;
+    of_keys.dq.p = nullptr, of_keys.out.p = nullptr, of_keys.g_logs = nullptr, of_keys.to_delta = nullptr;
     run_flash(c, device, count, q.size(-2), OfQueries<T, kWidth>{{of_queries}});
+    run_flash(c, device, count, k.size(-2), OfKeys<T, kWidth>{{of_keys}});
   });
   to_dq.finish(), to_dk.finish(), to_dv.finish();
   return true;

@@ -8,46 +8,18 @@ namespace troupe::ops::on_cuda {
 // What both passes read and write.
 template <class T>
 struct FlashContext {
-  HeadRows<const T> q, k, v, g;
+  HeadRows<const T> q, k, v, g, out;
   HeadRows<T> dq, dk, dv;
-  const float *logs, *delta;  // [heads, queries]; delta: see FlashDelta
+  const float *logs, *g_logs;  // [heads, queries]
+  // Of each query the sum of gradient times result, less the gradient of the logarithm; the pass over queries
+  // makes it.
+  float* to_delta;
+  const float* delta;
   FlashSizes s;
-  Places<7> heads;  // of q, k, v, g, dq, dk, dv
+  Places<8> heads;  // of q, k, v, g, dq, dk, dv, out
   template <class F>
   void visit(F&& f) {
-    visit_pointers(f, q.p, k.p, v.p, g.p, dq.p, dk.p, dv.p, logs, delta);
-  }
-};
-
-/// Of each query: the sum of gradient times result, less the gradient of the logarithm. Eight lanes of a warp
-/// each.
-template <class T>
-struct FlashDelta {
-  HeadRows<const T> g, out;
-  const float* g_logs;  // [heads, queries]
-  float* delta;
-  int64_t queries, rows;
-  int width;
-  Places<2> heads;  // of g, out
-  template <class F>
-  void visit(F&& f) {
-    visit_pointers(f, g.p, out.p, g_logs, delta);
-  }
-  __device__ __forceinline__ void operator()(int64_t row) const {
-    const bool there = row < rows;
-    int64_t at[2];
-    heads.find(there ? row / queries : 0, at);
-    const int64_t i = there ? row % queries : 0;
-    const T *const one = g.p + at[0] + i * g.row, *const two = out.p + at[1] + i * out.row;
-    float sum = 0;
-    for (int c = (static_cast<int>(threadIdx.x) & 7) * kChunk<T>; c < width && there; c += 8 * kChunk<T>) {
-      const auto a = cuda::load_pack<kChunk<T>>(one + c), b = cuda::load_pack<kChunk<T>>(two + c);
-#pragma unroll
-      for (int e = 0; e < kChunk<T>; ++e)
-        sum = mu::fma_fast(static_cast<float>(a.at[e]), static_cast<float>(b.at[e]), sum);
-    }
-    for (int with = 4; with > 0; with /= 2) sum += __shfl_xor_sync(~0u, sum, with);
-    if (there && (threadIdx.x & 7) == 0) delta[row] = sum - g_logs[row];
+    visit_pointers(f, q.p, k.p, v.p, g.p, out.p, dq.p, dk.p, dv.p, logs, g_logs, to_delta, delta);
   }
 };
 
@@ -69,7 +41,7 @@ struct FlashKeys {
     const FlashSizes& s = c.s;
     T *const tk = shared, *const tv = tk + kM * kWidth, *const stages = tv + kM * kWidth;
     const FlashTile tile(block, s.keys, kM, false);
-    int64_t at[7];
+    int64_t at[8];
     c.heads.find(tile.head, at);
     const int l = lane_id(), g = l >> 2, t = l & 3, own = static_cast<int>(threadIdx.x) / 32 * 16 * kMt;
     const TileReader<T, kN, kWidth, kThreads> queries(c.q.p + at[0], c.q.row, s.width),
@@ -154,7 +126,7 @@ struct FlashQueries {
     const FlashSizes& s = c.s;
     T *const tq = shared, *const tg = tq + kM * kWidth, *const stages = tg + kM * kWidth;
     const FlashTile tile(block, s.queries, kM, true);
-    int64_t at[7];
+    int64_t at[8];
     c.heads.find(tile.head, at);
     const int l = lane_id(), g = l >> 2, t = l & 3, own = static_cast<int>(threadIdx.x) / 32 * 16 * kMt;
     const TileReader<T, kN, kWidth, kThreads> keys(c.k.p + at[1], c.k.row, s.width),
@@ -179,8 +151,12 @@ struct FlashQueries {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const int64_t row = tile.first + own + 16 * m + 8 * h + g;
-        log2_sum[m][h] = row < s.queries ? c.logs[tile.head * s.queries + row] * kLog2e : 0;
-        delta[m][h] = row < s.queries ? c.delta[tile.head * s.queries + row] : 0;
+        const bool there = row < s.queries;
+        const int64_t number = tile.head * s.queries + row;
+        log2_sum[m][h] = there ? c.logs[number] * kLog2e : 0;
+        delta[m][h] = quad_sum(there ? part_of_product(row, at) : 0);
+        if (there) delta[m][h] -= c.g_logs[number];
+        if (there && t == 0) c.to_delta[number] = delta[m][h];
       }
     WarpRows<T, kWidth, kMt, kept> queries(tq, own), slopes_of(tg, own);
     WarpTile<kMt, kWidth / 8> dq;
@@ -211,6 +187,21 @@ struct FlashQueries {
     __syncthreads();  // without a key, queries may still come to rows of others
     write_rows<T, kWidth>(tq, own, dq, scale, {c.dq.p + at[4] + tile.first * c.dq.row, c.dq.row}, tile.rows,
                           s.width);
+  }
+
+ private:
+  // Of a query's gradient and result, by a quad of lanes.
+  __device__ __forceinline__ float part_of_product(int64_t row, const int64_t (&at)[8]) const {
+    const int t = lane_id() & 3;
+    const T *const g = c.g.p + at[3] + row * c.g.row, *const out = c.out.p + at[7] + row * c.out.row;
+    float sum = 0;
+    for (int x = t * kChunk<T>; x < c.s.value_width; x += 4 * kChunk<T>) {
+      const auto a = cuda::load_pack<kChunk<T>>(g + x), b = cuda::load_pack<kChunk<T>>(out + x);
+#pragma unroll
+      for (int e = 0; e < kChunk<T>; ++e)
+        sum = mu::fma_fast(static_cast<float>(a.at[e]), static_cast<float>(b.at[e]), sum);
+    }
+    return sum;
   }
 };
 

@@ -188,10 +188,10 @@ template <bool centered, class T>
 bool backward_by_rows(const Call& c, const NormGradient<T>& v) {
   const T *const g = elements<const T>(v.g), *const x = elements<const T>(v.x),
                  *const w = elements<const T>(v.weight);
-  constexpr int64_t kMostBlocks = 512;
+  constexpr int64_t kBlocks = 256;
   return visit_rows<T>(v.n, {v.dx, g, x, w}, [&]<int kPacks, int kGroup>() {
     using Body = NormRowsBackward<T, kPacks, kGroup, centered>;
-    const int64_t blocks = std::min(kMostBlocks, (v.rows + Body::kAtOnce - 1) / Body::kAtOnce);
+    const int64_t blocks = std::min(kBlocks, (v.rows + Body::kAtOnce - 1) / Body::kAtOnce);
     const Device device = v.x.device();
     const int n = static_cast<int>(v.n);
     const Tensor terms = scratch<float>(blocks * 2 * v.n, device);

@@ -31,7 +31,7 @@ RULES = [
      "if (!OUT) mu::wait_for_copies<0>(); __syncthreads(); if (n == 0)"),
     ("all have their part of a tile of keys", "__syncthreads(); if (n == 0)", "if (!OUT) __syncthreads(); if (n == 0)"),
     ("a query gets nothing of a later key", "if (!all && 8 * j + 2 * t + e >=", "if (!all && 8 * j + 2 * t + e - OUT >="),
-    ("delta has the gradient of the logarithm", "delta[row] = sum - g_logs[row];", "delta[row] = sum - (OUT ? 0 : g_logs[row]);"),
+    ("delta has the gradient of the logarithm", "if (there) delta[m][h] -= c.g_logs[number];", "if (there && !OUT) delta[m][h] -= c.g_logs[number];"),
     ("rows are whole before they are written", "__syncwarp(); constexpr int kChunks", "if (!OUT) __syncwarp(); constexpr int kChunks"),
     ("A has its upper rows first", "first + (l >> 3 & 1) * 8 + (l & 7), 2 * k + (l >> 4)));",
      "first + (OUT ? l >> 4 : l >> 3 & 1) * 8 + (l & 7), 2 * k + (OUT ? l >> 3 & 1 : l >> 4)));"),

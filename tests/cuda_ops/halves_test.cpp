@@ -134,6 +134,17 @@ TEST_CASE("sums and products of halves are rounded once on a GPU, and so are the
     }
 }
 
+TEST_CASE(
+    "an embedding's gradient in halves is summed in float32 and rounded once, however often a row comes") {
+  if (!needs_gpus(1)) return;
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < 500; ++i) ids.push_back(i % 3 ? 4 : i % 7 == 0 ? 5 : i % 11);
+  const Tensor index = tensor(ids);
+  for (const DType t : {bfloat16, float16})
+    compare({drawn({12, 5}, 1, t)}, drawn({500, 5}, 2, t), t,
+            [&](const Tensors& v) { return ops::embedding(index.data_on(v[0].device()), v[0]); });
+}
+
 // Parameters, three steps by gradients of some dtype, and between them a write by somebody else.
 std::vector<Tensor> trained(const std::string& kind, DType dtype, DType of_gradients, Device device,
                             uint64_t* launches) {
