@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "autograd/distributed/context.h"
 #include "collective/group.h"
@@ -39,6 +40,11 @@ std::map<std::string, std::function<void()>> calls(const Group& group, autograd:
   };
 }
 
+// What a worker that has been shut down refuses; its contexts go on by themselves until it is gone.
+bool needs_others(const std::string& what) {
+  return std::set<std::string>{"all_reduce", "barrier", "send", "receive", "give_up", "spawn"}.contains(what);
+}
+
 }  // namespace
 
 TEST_CASE("what is called in a context that outlives its cluster is refused") {
@@ -47,8 +53,9 @@ TEST_CASE("what is called in a context that outlives its cluster is refused") {
   const Group group(*cluster, {"w0", "w1"});
   std::optional<autograd::Context> step(std::in_place, *cluster), other(std::in_place, *cluster);
   const Tensor loss = ones({1}).requires_grad_();
-  const auto check = [&] {
+  const auto check = [&](bool is_there) {
     for (const auto& [what, call] : calls(group, *step, loss)) {
+      if (is_there && !needs_others(what)) continue;
       INFO(what);
       try {
         call();
@@ -63,12 +70,12 @@ TEST_CASE("what is called in a context that outlives its cluster is refused") {
   };
   if (says_so) {
     cluster->shutdown();
-    check();
+    check(true);
   }
   cluster.reset();
-  check();
+  check(false);
   other.reset();
-  check();
+  check(false);
   step.reset();
   CHECK_THAT(text_of([&] { (void)group.rank(); }), Contains("no worker runs on this thread"));
   const auto next = Cluster::in_process(2);
