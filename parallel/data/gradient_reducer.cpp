@@ -138,13 +138,12 @@ Task<bool> GradientReducer::unscale_(optim::LossScaler& scaler, Tensors& gradien
 }
 
 Task<double> GradientReducer::clip_norm_(Tensors& gradients, double max_norm,
-                                         const optim::ClipOptions& options) const {
+                                         optim::ClipOptions options) const {
   (void)optim::clip_factor(0, max_norm, options);  // bad arguments, before anything is sent
-  const optim::ClipOptions how = options;
-  const auto asking = sizes_of_all(gradients, how.largest);
+  const auto asking = sizes_of_all(gradients, options.largest);
   const std::vector<double> sizes = co_await asking;
-  const double norm = optim::norm_of_sizes(sizes, how.largest);
-  const double factor = optim::clip_factor(norm, max_norm, how);
+  const double norm = optim::norm_of_sizes(sizes, options.largest);
+  const double factor = optim::clip_factor(norm, max_norm, options);
   for (Tensor& g : gradients)
     if (factor < 1 && g.defined()) g = optim::scaled(g, factor).to(g.dtype());
   co_return norm;

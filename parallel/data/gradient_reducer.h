@@ -123,7 +123,7 @@ class GradientReducer {
   Task<bool> unscale_(optim::LossScaler& scaler, Tensors& gradients) const;
   /// As optim::clip_norm_(gradients, max_norm), of gradients() of all members as those of one model; gives
   /// its norm.
-  Task<double> clip_norm_(Tensors& gradients, double max_norm, const optim::ClipOptions& options = {}) const;
+  Task<double> clip_norm_(Tensors& gradients, double max_norm, optim::ClipOptions options = {}) const;
 
   /// After a step: the parameters have the pieces of all. The n-th gathers of all members belong together.
   /// `failed` if that of another member has.

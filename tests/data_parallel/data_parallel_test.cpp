@@ -215,7 +215,7 @@ TEST_CASE("a replica that fails fails the pass, and the next one is as if there 
   CHECK_THAT(error_of([&] {
                (void)net.mean<&Net::loss>(split(x), split(wave({5, 2}, 1)));
              }).what(),
-             Contains("replica 0 has 2 rows of one argument and 1 of another"));
+             Contains("replica 2 has 2 rows of one argument and 1 of another"));
   CHECK_THAT(error_of([&] { net.mean<&Net::forward>(split(x)).get(); }).what(),
              Contains("forward gave float64 [2, 2]: expected a tensor of one element"));
 }
