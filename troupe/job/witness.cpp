@@ -18,7 +18,7 @@
 namespace troupe::internal {
 namespace {
 
-// As it lies in the file. A machine that stops in the middle leaves records that are not whole.
+// The form that lies in the file. A machine that stops in the middle leaves records that are not whole.
 struct Record {
   int64_t step = 0;
   int64_t index = 0;
