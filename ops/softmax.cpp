@@ -26,6 +26,23 @@ Tensor total(const Backward& b, const Tensor& x) {
   return x.dim() == 0 ? x : sum(x, {b.attrs.integer("dim")}, true);
 }
 
+// Gradients of the gradients, in several steps.
+Tensors softmax_second(const Backward& b) {
+  const Tensor &gg = b.grads[0], &g = b.in[0], &y = b.in[1];
+  Tensors out(2);
+  if (b.needs(0)) out[0] = along(b, kSoftmaxGrad, gg, y);
+  if (b.needs(1)) out[1] = sub(mul(gg, sub(g, total(b, mul(g, y)))), mul(g, total(b, mul(gg, y))));
+  return out;
+}
+Tensors log_softmax_second(const Backward& b) {
+  const Tensor &gg = b.grads[0], p = exp(b.in[1]);
+  const Tensor weighted = mul(gg, p);
+  Tensors out(2);
+  if (b.needs(0)) out[0] = sub(gg, total(b, weighted));
+  if (b.needs(1)) out[1] = neg(mul(weighted, total(b, b.in[0])));
+  return out;
+}
+
 std::vector<Sample> three_dims() {
   std::vector<Sample> all;
   for (int64_t dim : {0, 1, -1}) all.push_back({{sample({2, 3, 4})}, {{"dim", dim}}});
@@ -60,14 +77,7 @@ const Op kSoftmaxGrad{.name = "softmax_grad",
                       .attrs = kDim,
                       .shape = softmax_gradient_spec,
                       .saves_inputs = 0b11,
-                      .gradient = [](const Backward& b) -> Tensors {
-                        const Tensor &gg = b.grads[0], &g = b.in[0], &y = b.in[1];
-                        Tensors out(2);
-                        if (b.needs(0)) out[0] = along(b, kSoftmaxGrad, gg, y);
-                        if (b.needs(1))
-                          out[1] = sub(mul(gg, sub(g, total(b, mul(g, y)))), mul(g, total(b, mul(gg, y))));
-                        return out;
-                      },
+                      .gradient = [](const Backward& b) { return rounded_once(b, softmax_second); },
                       .samples = gradients};
 
 const Op kLogSoftmax{.name = "log_softmax",
@@ -88,14 +98,7 @@ const Op kLogSoftmaxGrad{.name = "log_softmax_grad",
                          .attrs = kDim,
                          .shape = softmax_gradient_spec,
                          .saves_inputs = 0b11,
-                         .gradient = [](const Backward& b) -> Tensors {
-                           const Tensor &gg = b.grads[0], p = exp(b.in[1]);
-                           const Tensor weighted = mul(gg, p);
-                           Tensors out(2);
-                           if (b.needs(0)) out[0] = sub(gg, total(b, weighted));
-                           if (b.needs(1)) out[1] = neg(mul(weighted, total(b, b.in[0])));
-                           return out;
-                         },
+                         .gradient = [](const Backward& b) { return rounded_once(b, log_softmax_second); },
                          .samples = gradients};
 
 Tensor softmax(const Tensor& x, int64_t dim) { return apply1(kSoftmax, {x}, {{"dim", dim}}); }

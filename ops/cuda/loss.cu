@@ -2,8 +2,8 @@
 // where a row lies together, and takes halves. Scores are read where they lie, [outer, classes, inner]; row r
 // of them belongs to target r.
 #include "core/tensor/creation.h"
-#include "ops/cuda/matrix_unit.cuh"
 #include "ops/cuda/reduce.cuh"
+#include "ops/cuda/rows.cuh"
 
 namespace troupe::ops::on_cuda {
 namespace {
@@ -180,15 +180,6 @@ __device__ void each_score(const T* x, const Lines& lines, F&& f, T* to = nullpt
     else
       to[i * lines.inner] = f(static_cast<A>(x[i * lines.inner]), i);
   }
-}
-
-// e^x of scores T: of halves two units of float32 in the last place off, relative to the larger of 1 and |x|.
-template <class T, class A>
-__device__ A exp_of(A x) {
-  if constexpr (sizeof(T) == 2)
-    return matrix_unit::exp2_fast(x * std::numbers::log2e_v<float>);
-  else
-    return std::exp(x);
 }
 
 // The largest score of some, NaN aside, and the sum of exp(score - largest).

@@ -61,13 +61,6 @@ struct NormForward {
   }
 };
 
-template <class Body>
-void run_rows(const Call& c, Device device, int64_t blocks, size_t shared_floats, const Body& body) {
-  if (blocks > 0)
-    cuda::launch(c.name(), device, each_rows<Body>, dim3(static_cast<unsigned>(blocks)), dim3(kRowThreads),
-                 shared_floats * sizeof(float), body);
-}
-
 template <bool centered>
 void forward(const Call& c, Tensors& out) {
   const Tensor x = c.in[0].contiguous_data(), weight = c.in[1].contiguous_data();

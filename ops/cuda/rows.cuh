@@ -102,26 +102,43 @@ class GroupValues {
   int turn_ = 0;
 };
 
+/// e^x of scores T: of halves two units of float32 in the last place off, relative to the larger of 1 and
+/// |x|.
+template <class T, class A>
+__device__ __forceinline__ A exp_of(A x) {
+  if constexpr (sizeof(T) == 2)
+    return matrix_unit::exp2_fast(x * std::numbers::log2e_v<float>);
+  else
+    return std::exp(x);
+}
+
 template <class Body>
 __global__ void __launch_bounds__(kRowThreads) each_rows(Body body) {
   DYNAMIC_SHARED(float, shared);
   body(static_cast<int64_t>(blockIdx.x), shared);
+}
+template <class Body>
+void run_rows(const Call& c, Device device, int64_t blocks, size_t shared_floats, const Body& body) {
+  if (blocks > 0)
+    cuda::launch(c.name(), device, each_rows<Body>, dim3(static_cast<unsigned>(blocks)), dim3(kRowThreads),
+                 shared_floats * sizeof(float), body);
 }
 
 /// Calls f<kPacks, kGroup>() for rows of n elements of T that lie one after the other, from addresses of
 /// which all are multiples of 16; false: there is no such kernel.
 template <class T, class F>
 bool visit_rows(int64_t n, std::initializer_list<const void*> at, F&& f) {
-  constexpr int64_t kEach = 16 / static_cast<int64_t>(sizeof(T));
+  constexpr int kEach = 16 / static_cast<int>(sizeof(T));
   for (const void* p : at)
     if (reinterpret_cast<uintptr_t>(p) % 16) return false;
   if (n % kEach || sizeof(T) == 8) return false;
+  constexpr int kFull = 32 / kEach;  // 32 floats of a thread, several times
   if (n <= 32 * kEach)
     f.template operator()<1, 32>();
-  else if (n <= 4 * 32 * kEach)
-    f.template operator()<4, 32>();
-  else if (n <= 4 * 128 * kEach)
-    f.template operator()<4, 128>();
+  else if (n <= kFull * 32 * kEach)
+    f.template operator()<kFull, 32>();
+  else if (n <= kFull * 128 * kEach)
+    f.template operator()<kFull, 128>();
   else
     return false;
   return true;

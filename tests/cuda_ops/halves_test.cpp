@@ -36,7 +36,8 @@ Tensors passes(const Tensors& inputs, const Tensor& slope, DType dtype, Device d
 }
 
 // Results are float64's, rounded once; sums of float32 in another order.
-void compare(const Tensors& given, const Tensor& slope, DType t, const Function& f, double more = 0) {
+void compare(const Tensors& given, const Tensor& slope, DType t, const Function& f, double more = 0,
+             double least = 0) {
   Tensors inputs;
   for (const Tensor& x : given) inputs.push_back(ops::to(x, t));
   const Tensors got = passes(inputs, slope, t, gpu0, f), wanted = passes(inputs, slope, float64, cpu, f);
@@ -45,7 +46,7 @@ void compare(const Tensors& given, const Tensor& slope, DType t, const Function&
     INFO(name(t) << ", tensor " << i << ", " << wanted[i].summary());
     CHECK(got[i].dtype() == t);
     CHECK(difference(ops::to(got[i].data_on(cpu), float64), wanted[i], 1.02 * rounding + 2e-5 + more,
-                     2e-5 + (t == float16 ? 0x1p-24 : 0)) == "");
+                     2e-5 + least + (t == float16 ? 0x1p-24 : 0)) == "");
   }
 }
 
@@ -68,6 +69,33 @@ TEST_CASE("norms of rows that fit registers, and of others, in all dtypes") {
               [&](const Tensors& v) { return ops::layer_norm(v[0], {n}, v[1], v[2]); });
       compare({x, weight}, g, t, [&](const Tensors& v) { return ops::rms_norm(v[0], {n}, v[1], 1e-5); });
     }
+}
+
+TEST_CASE("softmax of rows that fit registers, and of other lines, in all dtypes") {
+  if (!needs_gpus(1)) return;
+  for (const auto& [rows, n] :
+       {std::pair(1, 1), {5, 8}, {70, 37}, {33, 256}, {6, 768}, {3, 1000}, {5, 4096}, {3, 4104}})
+    for (const DType t : {bfloat16, float16, float32})
+      for (const int64_t dim : {0, 1}) {
+        INFO(rows << " rows of " << n << ", dim " << dim);
+        const Tensor x = ops::mul(drawn({rows, n}, 1, t), 3), g = drawn({rows, n}, 2, t);
+        // Gradients are made of the rounded result: a unit of it more, of what is summed.
+        const double rounding = t == bfloat16 ? 0x1p-8 : t == float16 ? 0x1p-11 : 0;
+        compare(
+            {x}, g, t, [&](const Tensors& v) { return ops::softmax(v[0], dim); }, 2 * rounding, 2 * rounding);
+        compare(
+            {x}, g, t, [&](const Tensors& v) { return ops::log_softmax(v[0], dim); }, 8 * rounding,
+            8 * rounding);
+      }
+  for (const float odd : {INFINITY, -INFINITY, NAN}) {
+    Tensor x = drawn({2, 64}, 3, float32);
+    x.data<float>()[9] = odd;
+    for (const DType t : {bfloat16, float32}) {
+      const Tensor got = ops::softmax(ops::to(x, t).data_on(gpu0), 1).data_on(cpu);
+      CHECK(difference(ops::to(got, float64), ops::softmax(ops::to(ops::to(x, t), float64), 1), 0x1p-7,
+                       1e-4) == "");
+    }
+  }
 }
 
 TEST_CASE("a norm reads rows from any place of a storage") {
