@@ -128,16 +128,19 @@ class Gpu {
     for (const auto& [length, width] : shapes) {
       const int64_t heads = (quick() ? 128 : 2048) / width,
                     batch = quick() ? 1 : std::max<int64_t>(1, 16384 / length);
-      Tensors qkv;
-      for (int i = 0; i < 3; ++i)
-        qkv.push_back(drawn({batch, heads, length, width}, float32).requires_grad_());
-      const Tensor g = drawn({batch, heads, length, width}, float32);
-      const auto f = [&] { return scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {}, 0, true); };
-      const auto sizes = {std::pair("length", static_cast<double>(length)),
-                          std::pair("head", static_cast<double>(width)),
-                          std::pair("batch", static_cast<double>(batch))};
-      bench_.emit("gpu_attention_us", us([&] { f(); }, 3), "us", sizes);
-      bench_.emit("gpu_attention_both_us", us([&] { autograd::grad({f()}, qkv, {g}); }, 3), "us", sizes);
+      for (const DType t : {float32, bfloat16}) {
+        Tensors qkv;
+        for (int i = 0; i < 3; ++i) qkv.push_back(drawn({batch, heads, length, width}, t).requires_grad_());
+        const Tensor g = drawn({batch, heads, length, width}, t);
+        const auto f = [&] { return scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {}, 0, true); };
+        const auto sizes = {std::pair("length", static_cast<double>(length)),
+                            std::pair("head", static_cast<double>(width)),
+                            std::pair("batch", static_cast<double>(batch))};
+        const bool half = t == bfloat16;
+        bench_.emit(half ? "gpu_attention_bf16_us" : "gpu_attention_us", us([&] { f(); }, 3), "us", sizes);
+        bench_.emit(half ? "gpu_attention_bf16_both_us" : "gpu_attention_both_us",
+                    us([&] { autograd::grad({f()}, qkv, {g}); }, 3), "us", sizes);
+      }
     }
   }
 

@@ -100,12 +100,13 @@ def tiny():
 def attention():
     for length, width in ((64, 64),) if QUICK else ((1024, 64), (4096, 64), (4096, 128)):
         heads, batch = (128 if QUICK else 2048) // width, 1 if QUICK else max(1, 16384 // length)
-        qkv = [drawn(batch, heads, length, width, grad=True) for _ in range(3)]
-        g = drawn(batch, heads, length, width)
-        f = lambda: F.scaled_dot_product_attention(*qkv, is_causal=True)
         sizes = dict(length=length, head=width, batch=batch)
-        emit("gpu_attention_us", us(f, 3), "us", **sizes)
-        emit("gpu_attention_both_us", us(lambda: torch.autograd.grad(f(), qkv, g), 3), "us", **sizes)
+        for dtype, name in ((torch.float32, "gpu_attention"), (torch.bfloat16, "gpu_attention_bf16")):
+            qkv = [drawn(batch, heads, length, width).to(dtype).requires_grad_() for _ in range(3)]
+            g = drawn(batch, heads, length, width).to(dtype)
+            f = lambda: F.scaled_dot_product_attention(*qkv, is_causal=True)
+            emit(name + "_us", us(f, 3), "us", **sizes)
+            emit(name + "_both_us", us(lambda: torch.autograd.grad(f(), qkv, g), 3), "us", **sizes)
 
 
 class Block(nn.Module):
