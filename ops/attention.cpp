@@ -218,9 +218,9 @@ const Op kScaledDotProductAttention{
     .inputs = "query key value",
     .text = "softmax(query key^T / sqrt(width)) value; causal: query i sees keys 0 to i.",
     .internal = true,
-    .takes_half = true,
     .attrs = kCausal,
     .compose = [](const Call& c) -> Tensors { return {apply(kAttention, c.in, c.attrs)[0]}; },
+    .takes_half = true,
     .samples = attention_samples};
 
 const Op kSelfAttention{.name = "self_attention",
