@@ -1,16 +1,17 @@
 #include "troupe/watch/title.h"
 
 #include <linux/prctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 namespace troupe::internal::watch {
@@ -35,21 +36,25 @@ std::vector<uint64_t> fields_of_stat() {
 }  // namespace
 
 bool add_to_title(const std::string& note) {
-  static std::array<char, 8192> title{};  // the kernel reads it until the end of the process
+  static bool done = false;
   const auto field = fields_of_stat();
   // Another thread could move the end of the heap meanwhile, which is told to the kernel with the rest.
-  if (title[0] || field.size() < kFields || field[kThreads] != 1) return false;
+  if (std::exchange(done, true) || field.size() < kFields || field[kThreads] != 1) return false;
   std::ifstream arguments("/proc/self/cmdline");
   std::string whole(std::istreambuf_iterator<char>(arguments), {});
   if (whole.empty() || whole.back() != '\0') return false;
   whole += note;
-  if (whole.size() >= title.size()) return false;
-  std::ranges::copy(whole, title.begin());
+  whole += '\0';
+  // The kernel shows anonymous memory alone, no file's and none of a program's variables; it reads this until
+  // the end of the process.
+  void* const title = mmap(nullptr, whole.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (title == MAP_FAILED) return false;
+  std::memcpy(title, whole.data(), whole.size());
   prctl_mm_map map{};
   map.start_code = field[23], map.end_code = field[24], map.start_stack = field[25];
   map.start_data = field[42], map.end_data = field[43], map.start_brk = field[44];
-  map.arg_start = reinterpret_cast<uint64_t>(title.data());
-  map.arg_end = map.arg_start + whole.size() + 1;
+  map.arg_start = reinterpret_cast<uint64_t>(title);
+  map.arg_end = map.arg_start + whole.size();
   map.env_start = field[47], map.env_end = field[48];
   map.exe_fd = static_cast<uint32_t>(-1);  // stays as it is
   map.brk = reinterpret_cast<uint64_t>(sbrk(0));
