@@ -110,6 +110,8 @@ Profile::~Profile() {
 Trace Profile::end() {
   if (std::exchange(ended_, true)) throw_invalid("[profile] has ended already: its trace was given then");
   internal::actors::Worker& worker = worker_;
+  const int64_t end =
+      worker.clock().now().time_since_epoch().count();  // what comes to be told is not of the profile
   std::vector<Future<std::pair<std::vector<TraceEvent>, int64_t>>> noted;
   for (const auto& [id, number] : parts_)
     noted.push_back(internal::actors::kProfileEnd.ask(worker, id, number));
@@ -122,7 +124,7 @@ Trace Profile::end() {
     all.insert(all.end(), std::make_move_iterator(events.begin()), std::make_move_iterator(events.end()));
     missed += more;
   }
-  return Trace(std::move(all), missed, worker.clock().now().time_since_epoch().count());
+  return Trace(std::move(all), missed, end);
 }
 
 ProfileSpan::ProfileSpan(const std::string& name)
