@@ -46,7 +46,7 @@ struct Synced : Actor {
 
 }  // namespace
 
-TEST_CASE("replicas that sum statistics compute what one process does; one without rows is named at once") {
+TEST_CASE("replicas that sum statistics compute what one process does, and one without rows is named at once") {
   const auto cluster = Cluster::in_process(3, hosting<Synced>());
   const std::vector<Place> workers{0, 1, 2}, backwards{2, 1, 0};
   for (const Shard shard : {Shard::none, Shard::state, Shard::gradients}) {

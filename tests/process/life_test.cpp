@@ -29,6 +29,15 @@ int64_t number_after(const std::string& text, const std::string& key) {
   return std::strtoll(text.c_str() + at + key.size(), nullptr, 10);
 }
 
+// "contexts 0 steps_total 2" without what only ever grows, and without what the whole process has.
+std::string present(const std::string& counters) {
+  std::istringstream words(counters);
+  std::string kept;
+  for (std::string key, value; words >> key >> value;)
+    if (!key.ends_with("_total") && !key.starts_with("process_")) kept += key + " " + value + " ";
+  return kept;
+}
+
 double noticed_ms(const Process& job) { return std::strtod(job.line("noticed after ").c_str(), nullptr); }
 
 }  // namespace
@@ -41,7 +50,7 @@ TEST_CASE("a thousand steps over processes leave no counter up and no memory beh
   for (const std::string name : {"w0", "w1", "w2"}) {
     std::vector<std::string> seen;
     for (const std::string step : {"1 ", "200 ", "1000 "})
-      seen.push_back(job.line("counters " + step + name + " "));
+      seen.push_back(present(job.line("counters " + step + name + " ")));
     INFO(name << ": " << seen[0]);
     CHECK(seen[1] == seen[0]);
     CHECK(seen[2] == seen[0]);

@@ -27,7 +27,7 @@ struct Rank : Actor {
 
 }  // namespace
 
-TEST_CASE("the loss may come by all ranks of one replica; by some ranks it is refused before anything runs") {
+TEST_CASE("the loss may come by all ranks of one replica, by some of them it is refused before anything runs") {
   const auto cluster = Cluster::in_process(4, hosting<Rank>());
   {
     const auto model = parallel::spawn<Rank>(cluster->here(), Mesh(*cluster, {{"dp", 2}, {"tp", 2}}));
