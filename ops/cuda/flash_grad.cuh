@@ -11,7 +11,7 @@ struct FlashContext {
   HeadRows<const T> q, k, v, g, out;
   HeadRows<T> dq, dk, dv;
   const float *logs, *g_logs;  // [heads, queries]
-  // Of each query the sum of gradient times result, less the gradient of the logarithm; the pass over queries
+  // Each query's sum of gradient times result, less the gradient of the logarithm; the pass over queries
   // makes it.
   float* to_delta;
   const float* delta;

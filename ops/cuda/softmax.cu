@@ -130,7 +130,7 @@ struct SoftmaxGradRows {
   }
 };
 
-// By rows in registers, if lines lie together and fit. make<kPacks, kGroup>(rows, n): the body.
+// Goes by rows in registers, if lines lie together and fit. make<kPacks, kGroup>(rows, n): the body.
 template <class T, class Make>
 bool by_rows(const Call& c, Device device, const Lines& lines, std::initializer_list<const void*> at,
              Make&& make) {

@@ -72,5 +72,6 @@ TEST_CASE("the dashboard's page shows a job in a browser") {
   server.await("\n");
   const std::string url = "http://127.0.0.1:" + server.line("http://127.0.0.1:");
   const std::string script = kSourceFolder + std::string("/tests/watch/dashboard_page.py");
-  CHECK(std::system(("python3 " + script + " '" + url + "'").c_str()) == 0);
+  // It waits for as long as it takes; a page that never shows what it should would hang all tests.
+  CHECK(std::system(("timeout 300 python3 " + script + " '" + url + "'").c_str()) == 0);
 }
