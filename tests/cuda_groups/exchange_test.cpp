@@ -294,7 +294,7 @@ TEST_CASE("an error of NCCL names no worker that is there") {
   const Error e = error_of([&] { failing[0].get(); });
   CHECK(e.kind() == ErrorKind::failed);
   CHECK(e.worker() == "");
-  CHECK_THAT(e.what(), Contains("[nccl] gather float32 to rank 0 between devices: on cuda:") &&
+  CHECK_THAT(e.what(), Contains("[nccl] gather float32 [2] to rank 0 between devices: on cuda:") &&
                            Contains(" NCCL says: remote error") && Contains(" answered") &&
                            !Contains("did not answer") && !Contains("lost"));
   for (const size_t r : {1, 2}) CHECK(error_of([&] { failing[r].get(); }).kind() == ErrorKind::failed);

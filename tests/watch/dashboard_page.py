@@ -4,7 +4,7 @@ times come to be there, without an error of the page's script.
 
     dashboard_page.py URL [PICTURE.png]
 """
-import base64, json, os, subprocess, sys, tempfile, time
+import base64, json, os, signal, subprocess, sys, tempfile, time
 
 
 class Browser:
@@ -16,7 +16,7 @@ class Browser:
             os.dup2(a, 3), os.dup2(b, 4)
         self.process = subprocess.Popen(["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1280,1500",
                                          "--remote-debugging-pipe", f"--user-data-dir={folder}", "about:blank"],
-                                        close_fds=False, preexec_fn=pass_pipes, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                                        close_fds=False, preexec_fn=pass_pipes, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(to_read), os.close(to_write)
         self.number, self.rest, self.errors = 0, b"", []
 
@@ -44,7 +44,7 @@ class Browser:
 
 
 def main():
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         browser = Browser(folder)
         try:
             target = browser.ask("Target.createTarget", url="about:blank")["targetId"]
@@ -64,8 +64,9 @@ def main():
                 open(sys.argv[2], "wb").write(base64.b64decode(browser.ask("Page.captureScreenshot", session)["data"]))
             if browser.errors:
                 sys.exit(f"dashboard_page: {browser.errors[0]}")
+            browser.ask("Browser.close")
         finally:
-            browser.process.kill()
+            os.killpg(browser.process.pid, signal.SIGKILL)  # its renderers, too, which write to the folder
             browser.process.wait()
 
 
