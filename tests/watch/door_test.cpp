@@ -30,8 +30,9 @@ Door door_of(const std::string& job) {
 
 // What comes until the other end closes; sends `question` first.
 std::string said(const Door& door, const std::string& question) {
-  const int fd = watch::knock(door);
-  REQUIRE(fd >= 0);
+  const Descriptor connection = watch::knock(door);
+  const int fd = connection.get();
+  REQUIRE(connection);
   (void)!send(fd, question.data(), question.size(), MSG_NOSIGNAL);
   shutdown(fd, SHUT_WR);
   std::string all;
@@ -43,7 +44,6 @@ std::string said(const Door& door, const std::string& question) {
     if (count <= 0) break;
     all.append(bytes, static_cast<size_t>(count));
   }
-  close(fd);
   return all;
 }
 
@@ -86,7 +86,7 @@ TEST_CASE("a door answers for all workers, says what can be asked, and goes with
             .empty());
   CHECK(nlohmann::json::parse(said(at, "logs -7 x\n")).at("lines").size() == logs.at("lines").size());
   door.reset();
-  CHECK(watch::knock(at) == -1);
+  CHECK_FALSE(watch::knock(at));
 }
 
 TEST_CASE("10,000 malformed requests leave a door as it was") {
@@ -99,7 +99,8 @@ TEST_CASE("10,000 malformed requests leave a door as it was") {
     if (i % 3 == 0) question = i % 2 ? "report" : "logs ";
     for (uint64_t n = random.next() % (i % 50 ? 40 : 2000); n > 0; --n)
       question += static_cast<char>(random.next());
-    const int fd = watch::knock(at);
+    const Descriptor connection = watch::knock(at);
+    const int fd = connection.get();
     REQUIRE(fd >= 0);
     (void)!send(fd, question.data(), question.size(), MSG_NOSIGNAL);
     if (i % 4 == 0) (void)!send(fd, "\n", 1, MSG_NOSIGNAL);
@@ -110,7 +111,6 @@ TEST_CASE("10,000 malformed requests leave a door as it was") {
       poll(&ready, 1, -1);
       (void)!recv(fd, &byte, 1, MSG_DONTWAIT);
     }
-    close(fd);
   }
   // Those of the last moment may still be at the door.
   for (;;) {
@@ -132,7 +132,8 @@ TEST_CASE("another user gets nothing") {
   const pid_t child = fork();
   if (child == 0) {
     bool nothing = setuid(65534) == 0;
-    const int fd = watch::knock(at);
+    const Descriptor connection = watch::knock(at);
+    const int fd = connection.get();
     (void)!send(fd, "report\n", 7, MSG_NOSIGNAL);
     char byte;
     ssize_t count;

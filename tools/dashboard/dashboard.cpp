@@ -6,33 +6,25 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <cstring>
 #include <iostream>
 
+#include "core/base/descriptor.h"
 #include "core/base/error.h"
+#include "core/base/random_bytes.h"
 #include "tools/flags/flags.h"
 #include "tools/watch/asking.h"
 
 namespace troupe::tools {
 namespace {
 
-// Who knows it may ask. Other users of the host can reach the port, too.
-std::string random_key() {
-  unsigned char bytes[16];
-  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
-    throw_error(ErrorKind::failed, "the system gives no random bytes");
-  std::string out;
-  for (const unsigned char b : bytes) out += fmt::format("{:02x}", b);
-  return out;
-}
-
 struct Served {
   RunningJob job;
-  std::string key, host;  // "127.0.0.1:4711"
+  std::string key;   // who knows it may ask: other users of the host can reach the port, too
+  std::string host;  // "127.0.0.1:4711"
 };
 
 struct HttpAnswer {
@@ -107,8 +99,8 @@ int dashboard_main(const std::vector<std::string>& arguments) {
     sigemptyset(&stop);
     for (const int signal : {SIGINT, SIGTERM}) sigaddset(&stop, signal);
     pthread_sigmask(SIG_BLOCK, &stop, nullptr);
-    const int signals = signalfd(-1, &stop, SFD_CLOEXEC);
-    Served served{asking.jobs[0], random_key(), ""};
+    const internal::Descriptor signals(signalfd(-1, &stop, SFD_CLOEXEC));
+    Served served{asking.jobs[0], internal::random_hex(16), ""};
     sockaddr_in at{};
     at.sin_family = AF_INET;
     at.sin_port = htons(static_cast<uint16_t>(port));
@@ -124,11 +116,10 @@ int dashboard_main(const std::vector<std::string>& arguments) {
     const uint16_t actual = MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
     served.host = fmt::format("127.0.0.1:{}", actual);
     std::cout << "http://" << served.host << "/?key=" << served.key << std::endl;
-    pollfd ready{signals, POLLIN, 0};
+    pollfd ready{signals.get(), POLLIN, 0};
     while (poll(&ready, 1, 1000) <= 0 && !running_jobs(served.job.job).empty()) {
     }
     MHD_stop_daemon(daemon);
-    close(signals);
     return 0;
   } catch (const Error& e) {
     std::cerr << "troupe dashboard: " << e.message() << "\n";

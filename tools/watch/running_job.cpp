@@ -1,4 +1,5 @@
 #include "tools/watch/running_job.h"
+#include "core/base/descriptor.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -20,22 +21,18 @@ constexpr auto kMoment =
 
 // A question that is under way.
 struct Asked {
-  int fd = -1;
+  internal::Descriptor fd;
   std::string text;
   bool over = false;
   explicit Asked(const internal::watch::Door& door, const std::string& question)
       : fd(internal::watch::knock(door)) {
-    over = fd < 0 ||
-           send(fd, question.data(), question.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(question.size());
-  }
-  Asked(Asked&& o) noexcept : fd(std::exchange(o.fd, -1)), text(std::move(o.text)), over(o.over) {}
-  ~Asked() {
-    if (fd >= 0) close(fd);
+    over = !fd || send(fd.get(), question.data(), question.size(), MSG_NOSIGNAL) !=
+                      static_cast<ssize_t>(question.size());
   }
   // Whether the whole answer is there: the door closes behind it.
   bool read_some() {
     char bytes[65536];
-    const ssize_t count = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    const ssize_t count = recv(fd.get(), bytes, sizeof bytes, MSG_DONTWAIT);
     if (count > 0) text.append(bytes, static_cast<size_t>(count));
     if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) over = true;
     return over && !text.empty() && text.back() == '\n';
@@ -61,7 +58,7 @@ std::string RunningJob::ask(const std::string& question, double seconds) const {
     }
     if (!waiting) return "";
     std::vector<pollfd> fds;
-    for (const Asked& a : asked) fds.push_back({a.over ? -1 : a.fd, POLLIN, 0});
+    for (const Asked& a : asked) fds.push_back({a.over ? -1 : a.fd.get(), POLLIN, 0});
     const auto until = next < doors.size() ? std::min(next_at, end) : end;
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - now);
     if (poll(fds.data(), fds.size(), static_cast<int>(left.count()) + 1) < 0 && errno != EINTR) return "";

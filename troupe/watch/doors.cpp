@@ -78,24 +78,23 @@ char process_state(pid_t pid) {
   return end == std::string::npos || end + 2 >= line.size() ? '\0' : line[end + 2];
 }
 
-int listen_at_door(const Door& door) {
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return -1;
+Descriptor listen_at_door(const Door& door) {
+  Descriptor fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return fd;
   sockaddr_un at{};
   const socklen_t size = address_of(door, at);
-  if (bind(fd, reinterpret_cast<const sockaddr*>(&at), size) == 0 && listen(fd, 64) == 0) return fd;
-  close(fd);
-  return -1;
+  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&at), size) == 0 && listen(fd.get(), 64) == 0)
+    return fd;
+  return {};
 }
 
-int knock(const Door& door) {
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return -1;
+Descriptor knock(const Door& door) {
+  Descriptor fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return fd;
   sockaddr_un at{};
   const socklen_t size = address_of(door, at);
-  if (connect(fd, reinterpret_cast<const sockaddr*>(&at), size) == 0) return fd;
-  close(fd);
-  return -1;
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&at), size) == 0) return fd;
+  return {};
 }
 
 std::optional<uid_t> user_of(int connection) {

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "core/base/descriptor.h"
+
 namespace troupe::internal::watch {
 
 /// A process that can be asked. Its name has all that is known of it without asking.
@@ -27,10 +29,10 @@ std::vector<Door> doors_here();
 /// 'R', 'S', 'T' (stopped), ... of a process; 0 if it is not there.
 char process_state(pid_t pid);
 
-/// Listens there; -1, with errno, if that is not to be had.
-int listen_at_door(const Door& door);
-/// Connects; -1 if nobody listens.
-int knock(const Door& door);
+/// Listens there; empty, with errno, if that is not to be had.
+Descriptor listen_at_door(const Door& door);
+/// Connects; empty if nobody listens.
+Descriptor knock(const Door& door);
 /// Who is at the other end of a connection; empty if the system does not say.
 std::optional<uid_t> user_of(int connection);
 

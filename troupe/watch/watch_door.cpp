@@ -21,7 +21,6 @@ namespace {
 
 constexpr auto kTimeToAsk = std::chrono::seconds(1);
 constexpr int kBetweenLooks = 1000;  // milliseconds from one look at the step that runs to the next
-constexpr int kLogWaits = -1, kLogLongStep = -2;  // in the place of a connection: the log has the answer
 
 std::string error_json(const std::string& text) {
   return nlohmann::json{{"error", text}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -71,31 +70,30 @@ std::unique_ptr<WatchDoor> WatchDoor::open(actors::Worker& worker, const std::st
   if (const char* wanted = std::getenv("TROUPE_WATCH"); wanted && std::strcmp(wanted, "0") == 0)
     return nullptr;
   const Door door{geteuid(), getpid(), worker.id(), job};
-  const int listener = listen_at_door(door), stop = eventfd(0, EFD_CLOEXEC),
-            asked = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (listener >= 0 && stop >= 0 && asked >= 0) {
+  Descriptor listener = listen_at_door(door), stop(eventfd(0, EFD_CLOEXEC)),
+             asked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (listener && stop && asked) {
     try {
-      return std::unique_ptr<WatchDoor>(
-          new WatchDoor(worker, Door::from(door.name())->job, listener, stop, asked, std::move(more)));
+      return std::unique_ptr<WatchDoor>(new WatchDoor(worker, Door::from(door.name())->job,
+                                                      std::move(listener), std::move(stop), std::move(asked),
+                                                      std::move(more)));
     } catch (const Error& e) {
       log::debug(std::string("[watch] no door: ") + e.what());
     }
   } else {
     log::debug(std::string("[watch] no door: ") + std::strerror(errno));
   }
-  for (const int fd : {listener, stop, asked})
-    if (fd >= 0) close(fd);
   return nullptr;
 }
 
-WatchDoor::WatchDoor(actors::Worker& worker, const std::string& job, int listener, int stop, int asked,
-                     std::map<std::string, Answer> more)
+WatchDoor::WatchDoor(actors::Worker& worker, const std::string& job, Descriptor listener, Descriptor stop,
+                     Descriptor asked, std::map<std::string, Answer> more)
     : worker_(worker),
       questions_(worker, job),
       answers_(std::move(more)),
-      listener_(listener),
-      stop_(stop),
-      asked_(asked) {
+      listener_(std::move(listener)),
+      stop_(std::move(stop)),
+      asked_(std::move(asked)) {
   answers_["report"] = [](const std::string&, Questions& q) { return q.report_json(); };
   answers_["waits"] = [](const std::string&, Questions& q) { return q.waits_json(); };
   answers_["logs"] = [this](const std::string& from, Questions&) { return logs_json(from); };
@@ -105,10 +103,9 @@ WatchDoor::WatchDoor(actors::Worker& worker, const std::string& job, int listene
 WatchDoor::~WatchDoor() {
   questions_.stop();
   const uint64_t one = 1;
-  (void)!write(stop_, &one, sizeof one);
+  (void)!write(stop_.get(), &one, sizeof one);
   thread_.join();
   end_visits(true);
-  for (const int fd : {listener_, stop_, asked_}) close(fd);
 }
 
 void WatchDoor::end_visits(bool all) {
@@ -121,57 +118,52 @@ void WatchDoor::end_visits(bool all) {
 
 void WatchDoor::serve() {
   for (;;) {
-    pollfd fds[] = {{listener_, POLLIN, 0}, {stop_, POLLIN, 0}, {asked_, POLLIN, 0}};
+    pollfd fds[] = {{listener_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}, {asked_.get(), POLLIN, 0}};
     if (poll(fds, 3, kBetweenLooks) < 0 && errno != EINTR) return;
     if (fds[1].revents) return;
     end_visits(false);
-    if (step_takes_long()) begin_visit(kLogLongStep);
+    if (step_takes_long()) begin_visit([this] { log_long_step(); });
     uint64_t times = 0;
-    if (fds[2].revents && read(asked_, &times, sizeof times) == sizeof times) begin_visit(kLogWaits);
+    if (fds[2].revents && read(asked_.get(), &times, sizeof times) == sizeof times)
+      begin_visit([this] { log_all_waits(); });
     if (!fds[0].revents) continue;
-    const int connection = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-    if (connection >= 0) let_in(connection);
+    Descriptor connection(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (connection) let_in(std::move(connection));
   }
 }
 
-void WatchDoor::let_in(int connection) {
-  const auto user = user_of(connection);
-  if (!user || (*user != geteuid() && *user != 0)) {
-    close(connection);  // without a word
-    return;
-  }
-  if (visits_.size() >= kMostAtOnce) {
-    write_answer(connection, stop_, error_json("too many ask at once; ask again"));
-    close(connection);
-    return;
-  }
-  begin_visit(connection);
+void WatchDoor::let_in(Descriptor connection) {
+  const auto user = user_of(connection.get());
+  if (!user || (*user != geteuid() && *user != 0)) return;  // without a word
+  if (visits_.size() >= kMostAtOnce)
+    return write_answer(connection.get(), stop_.get(), error_json("too many ask at once; ask again"));
+  begin_visit([this, visitor = std::make_shared<Descriptor>(std::move(connection))] {
+    const std::string question = read_question(visitor->get(), stop_.get());
+    if (!question.empty()) write_answer(visitor->get(), stop_.get(), answer(question));
+  });
 }
 
-void WatchDoor::begin_visit(int connection) {
-  Visit& visit = visits_.emplace_back(connection);
+void WatchDoor::begin_visit(std::function<void()> work) {
+  Visit& visit = visits_.emplace_back();
   try {
-    visit.thread = start_thread("watch", [this, &visit] {
-      handle(visit.connection);
-      if (visit.connection >= 0) close(visit.connection);
-      visit.over = true;
+    visit.thread = start_thread("watch", [work = std::move(work), &over = visit.over]() mutable {
+      try {
+        work();
+      } catch (...) {  // the worker ends while it is asked
+        log::debug(std::string("[watch] ") + current_error().what());
+      }
+      work = nullptr;  // the connection closes
+      over = true;
     });
-  } catch (const Error&) {
-    if (connection >= 0) close(connection);
+  } catch (const Error&) {  // no thread is left
     visits_.pop_back();
   }
 }
 
-void WatchDoor::handle(int connection) {
-  if (connection == kLogLongStep) return log_long_step();
-  if (connection == kLogWaits) {
-    const auto waits = questions_.waits();
-    if (waits.empty()) log::warning("[waits] nobody waits");
-    for (const Wait& wait : waits) log::warning("[waits] " + wait.line());
-    return;
-  }
-  const std::string question = read_question(connection, stop_);
-  if (!question.empty()) write_answer(connection, stop_, answer(question));
+void WatchDoor::log_all_waits() {
+  const auto waits = questions_.waits();
+  if (waits.empty()) log::warning("[waits] nobody waits");
+  for (const Wait& wait : waits) log::warning("[waits] " + wait.line());
 }
 
 std::string WatchDoor::answer(const std::string& question) {
@@ -218,7 +210,7 @@ void WatchDoor::log_long_step() {
 
 void WatchDoor::log_waits() {
   const uint64_t one = 1;
-  (void)!write(asked_, &one, sizeof one);
+  (void)!write(asked_.get(), &one, sizeof one);
 }
 
 }  // namespace troupe::internal::watch

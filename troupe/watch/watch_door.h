@@ -39,16 +39,15 @@ class WatchDoor {
 
  private:
   struct Visit {
-    int connection;  // or what stands for none
-    std::atomic<bool> over{false};
     std::thread thread;
+    std::atomic<bool> over{false};
   };
-  WatchDoor(actors::Worker& worker, const std::string& job, int listener, int stop, int asked,
-            std::map<std::string, Answer> more);
+  WatchDoor(actors::Worker& worker, const std::string& job, Descriptor listener, Descriptor stop,
+            Descriptor asked, std::map<std::string, Answer> more);
   void serve();
-  void let_in(int connection);
-  void begin_visit(int connection);
-  void handle(int connection);
+  void let_in(Descriptor connection);
+  void begin_visit(std::function<void()> work);
+  void log_all_waits();
   std::string answer(const std::string& question);
   std::string logs_json(const std::string& from) const;
   bool step_takes_long();
@@ -59,8 +58,8 @@ class WatchDoor {
   Questions questions_;
   std::optional<std::chrono::steady_clock::time_point> said_long_;  // of the door's thread
   std::map<std::string, Answer> answers_;
-  int listener_, stop_, asked_;  // the last two: eventfd
-  std::list<Visit> visits_;      // of the door's thread, and of its end
+  const Descriptor listener_, stop_, asked_;  // the last two: eventfd
+  std::list<Visit> visits_;                   // of the door's thread, and of its end
   std::thread thread_;
 };
 
