@@ -26,7 +26,7 @@ class Extension {
   virtual void interrupted(const Error&) {}
   /// What is waited for here, in words: for the error of what takes too long.
   virtual void waits(std::vector<std::string>&) const {}
-  /// What several do together and is not over, for who watches.
+  /// Adds the operations that several take part in and that are not over here.
   virtual void joint_waits(std::vector<JointWait>&) const {}
   /// The worker stops: let go of actors and invocations, and keep none from now on.
   virtual void stop() {}

@@ -1,4 +1,4 @@
-// What actors have handled so far, and how long it took: for who watches.
+// Counts of the calls that actors have handled, and of the time that they took.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace troupe::internal::actors {
 
-/// What has become of a method's calls, of one actor or of all of a type.
+/// The calls of a method so far, of one actor or of all of a type.
 struct HandledCount {
   int64_t calls = 0;      ///< that have begun
   int64_t busy_ns = 0;    ///< at work on a thread, without the methods that they run in place

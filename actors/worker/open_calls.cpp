@@ -12,7 +12,7 @@ namespace {
 /// answered.
 constexpr Service<CallsReport()> kCalls{"worker.calls"};
 
-// What who watches asks: it would show itself.
+// The question of a watcher is left out: it would show itself.
 bool of_tools(const std::string& label) {
   return label.starts_with("worker.") || label.starts_with("profile.") || label == "call.status" ||
          label == "metrics";

@@ -8,7 +8,7 @@
 
 namespace troupe::internal::actors {
 
-/// What has become of a call at its callee.
+/// The state of a call at its callee.
 struct CallActivity {
   enum State : uint8_t {
     unmade,      ///< its actor, or the value that it asks for, is still being made
@@ -54,7 +54,7 @@ struct HandledCall {
   uint8_t state = 0;
 };
 
-/// What an actor is at work on.
+/// The work of an actor at the moment.
 struct ActorAtWork {
   std::string actor, what;  ///< "Half#0:1 on w1", "Half::forward on w1 (Half#0:1)"
   double seconds = 0;

@@ -52,8 +52,8 @@ struct WorkerOptions {
   bool timer_thread = true;  ///< false: whoever owns the clock calls tick()
 };
 
-/// Thread-safe. Who may outlive its cluster, as the scope of a thread, shares it: then it is there, and
-/// refuses calls.
+/// Thread-safe. An owner that may outlive the cluster, as the scope of a thread, shares it: then it is there,
+/// and refuses calls.
 class Worker final : public net::Events, public std::enable_shared_from_this<Worker> {
  public:
   using Handler = std::function<void(const Ref<Invocation>&)>;
@@ -179,7 +179,7 @@ class Worker final : public net::Events, public std::enable_shared_from_this<Wor
   std::vector<std::string> waits_for() const { return pending_.labels(); }
   const PendingCalls& pending_calls() const { return pending_; }
   const IncomingCalls& incoming_calls() const { return incoming_; }
-  /// What has become of a call to an actor of this worker.
+  /// The state of a call to an actor of this worker.
   CallActivity activity_of(const Invocation& call) const;
   /// Has what actors handled that have gone.
   const LiveCells& live_cells() const { return live_cells_; }

@@ -17,7 +17,7 @@ void error(const std::string& text);
 /// A warning, if this process has not given it yet.
 void warning_once(const std::string& text);
 
-/// The last lines that were written, for who watches the process: at most kKeptBytes.
+/// The process keeps the last lines that it wrote, for watchers: at most kKeptBytes.
 struct KeptLine {
   double time = 0;   ///< seconds since 1970
   std::string text;  ///< "warning: [call] ..."

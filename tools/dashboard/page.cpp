@@ -33,6 +33,7 @@ const key = new URLSearchParams(location.search).get("key"), $ = id => document.
 const get = async what => { const r = await fetch("/" + what + "?key=" + key); if (!r.ok) throw Error(await r.text()); return r.json(); };
 const text = s => String(s).replace(/[&<>"]/g, c => "&#" + c.charCodeAt(0) + ";");
 const bytes = n => { const u = ["B", "kB", "MB", "GB", "TB"]; let i = 0; while (n >= 999.5 && i < 4) n /= 1000, i++; return (n < 9.95 && i ? n.toFixed(1) : n.toFixed(0)) + " " + u[i]; };
+const short = x => Math.abs(x) >= 1000 ? x.toFixed(0) : x == 0 || Math.abs(x) >= 0.001 ? x.toPrecision(3) : x.toExponential(2);
 const time = s => s < 1 ? (s * 1e3).toFixed(0) + " ms" : s.toFixed(s < 100 ? 1 : 0) + " s";
 const percent = x => `<span class="bar" style="width:${Math.min(3, Math.max(0, 3 * x)).toFixed(2)}rem"></span> ${(100 * x).toFixed(0)}%`;
 const rows = (head, body) => "<tr>" + head.map(h => `<th${h[1] ? ' class="text"' : ""}>${h[0]}</th>`).join("") + "</tr>" + body.join("");
@@ -46,14 +47,14 @@ function curve(svg, points) {
   if (x0 == x1) x1 = x0 + 1; if (y0 == y1) y1 = y0 + (Math.abs(y0) || 1), y0 -= Math.abs(y0) || 1;
   const at = p => (60 + 370 * (p[0] - x0) / (x1 - x0)).toFixed(1) + "," + (130 - 115 * (p[1] - y0) / (y1 - y0)).toFixed(1);
   svg.innerHTML = `<polyline fill="none" stroke="#4c8dd6" stroke-width="1.5" points="${points.map(at).join(" ")}"/>` +
-    `<text x="4" y="18">${y1.toPrecision(3)}</text><text x="4" y="132">${y0.toPrecision(3)}</text>` +
+    `<text x="4" y="18">${short(y1)}</text><text x="4" y="132">${short(y0)}</text>` +
     `<text x="60" y="146">step ${x0}</text><text x="430" y="146" text-anchor="end">${x1}</text>`;
 }
 function show(r) {
   const driver = r.workers.filter(w => w.steps > 0).sort((a, b) => b.steps - a.steps)[0];
   document.title = r.program + " - troupe";
-  $("head").textContent = `${r.program}: ${r.workers.length} workers` + (driver ? `, step ${driver.steps}, ${driver.steps_per_second.toPrecision(3)} steps/s` : "") +
-    (driver && driver.loss !== null ? `, loss ${driver.loss.toPrecision(4)}` : "") + (r.restarts ? `, restart ${r.restarts}` : "") + `, job ${r.job}`;
+  $("head").textContent = `${r.program}: ${r.workers.length} workers` + (driver ? `, step ${driver.steps}, ${short(driver.steps_per_second)} steps/s` : "") +
+    (driver && driver.loss !== null ? `, loss ${short(driver.loss)}` : "") + (r.restarts ? `, restart ${r.restarts}` : "") + `, job ${r.job}`;
   if (driver) {
     if (driver.loss !== null && (!losses.length || losses[losses.length - 1][0] != driver.steps)) losses.push([driver.steps, driver.loss]);
     if (!rates.length || rates[rates.length - 1][0] != driver.steps) rates.push([driver.steps, driver.steps_per_second]);
