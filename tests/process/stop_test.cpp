@@ -75,7 +75,6 @@ TEST_CASE("a second Ctrl-C ends a job at once that waits for its step", "[proces
   Launcher job(stopping.launched({"-n", "2"}, {"--ms", "1000000"}));
   job.await("step 0 begins");
   job.signal(SIGINT);
-  job.signal(SIGINT);  // the same request
   job.await_error("[launch]");
   std::this_thread::sleep_for(std::chrono::milliseconds(1200));
   job.signal(SIGINT);

@@ -203,9 +203,12 @@ void Supervisor::on_stop_request(int signal, bool workers_have_it, const RemoteH
   const bool first = asked_by_.insert(from).second;
   if (phase_ == JobPhase::ending || phase_ == JobPhase::killed) {
     // Batch systems tell every process, other hosts' when their turn comes.
-    const bool soon = SteadyClock::now() - stopped_at_ < internal::kSameRequest;
-    const bool same = first ? from || soon : stopping_ && soon;
-    return same ? void() : kill_all();
+    const Seconds since = SteadyClock::now() - stopped_at_;
+    const bool soon = since < internal::kSameRequest;
+    if (first ? from || soon : stopping_ && soon) return;
+    if (phase_ == JobPhase::killed || !soon) return kill_all();
+    hasty_ = true;  // unless w0 says by then that it takes its time, which makes this the same request
+    return set_deadline(internal::kSameRequest - since);
   }
   stop_signal_ = signal;
   stopped_at_ = SteadyClock::now();
@@ -240,6 +243,7 @@ void Supervisor::kill_all() {
 void Supervisor::on_deadline() {
   deadline_.reset();
   if (phase_ == JobPhase::killed) return group_.signal_all(SIGKILL);  // agents that do not answer
+  if (hasty_) return kill_all();
   if (phase_ == JobPhase::ending) {
     const auto names = still_running();
     say(fmt::format("{} did not end within {:g} s, and {} killed", fmt::join(names, ", "), given_.count(),
@@ -338,6 +342,7 @@ void Supervisor::hear_words(std::string_view words) {
 // What asks for the end may be the launcher's own signal, or a worker's.
 void Supervisor::take_time() {
   stopping_ = true;
+  hasty_ = false;
   if (phase_ == JobPhase::ending && stop_signal_) deadline_.reset();
 }
 

@@ -124,7 +124,8 @@ class Supervisor {
   bool unread_ = false;                   // nobody reads what w0 prints any more, and it died of that
   bool met_ = false, committed_ = false, done_ = false;  // as in Attempt
   bool driver_failed_ = false;                           // as w0 says, which has not ended yet
-  bool stopping_ = false;                                // w0 comes to its end by itself, and takes its time
+  bool hasty_ = false;     // asked to end twice within kSameRequest, and w0 has not answered the first
+  bool stopping_ = false;  // w0 comes to its end by itself, and takes its time
 };
 
 }  // namespace troupe::tools
