@@ -7,6 +7,7 @@
 
 #include "actors/worker/worker.h"
 #include "autograd/add_gradient.h"
+#include "autograd/distributed/optim/model_part.h"
 #include "ops/ops.h"
 #include "parallel/data/pass_reduction.h"
 
@@ -94,7 +95,7 @@ void ReducerState::cut_for(const ReducerOptions& options) {
   std::erase_if(unfrozen, [&](size_t i) { return !parameters[i].requires_grad(); });
   cut = std::make_shared<CutParameters>(group, parameters, buckets_of(parameters, unfrozen, sizes),
                                         options.shard, name(), timeout);
-  optim::update_pieces(cut);
+  if (auto* const part = optim::ModelPart::here()) part->add(cut);
 }
 
 Future<Tensor> ReducerState::scatter(size_t b, Tensors gradients, const CollectiveOptions& options) const {

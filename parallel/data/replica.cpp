@@ -8,7 +8,7 @@
 #include "actors/cell/actor_cell.h"
 #include "autograd/distributed/optim/first_values.h"
 #include "autograd/distributed/optim/held_module.h"
-#include "autograd/distributed/optim/optimizer_messages.h"
+#include "autograd/distributed/optim/model_part.h"
 #include "core/base/generator.h"
 #include "core/base/seed_stream.h"
 #include "core/graph/copy_on_write.h"
@@ -18,7 +18,6 @@
 #include "parallel/data/reducer_names.h"
 #include "parallel/data/shared_buffers.h"
 #include "parallel/sharded/cut_parts.h"
-#include "parallel/tensor/placement.h"
 
 namespace troupe::parallel {
 namespace {
@@ -144,10 +143,11 @@ Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
       std::make_shared<Joined>(Joined{order.group, {order.group, parameters, options, std::move(reduced)}});
   here->parts = parts;
   here->divides = shard != Shard::none;
-  tp::count_copies_anew(order.group);
+  auto* const model = optim::ModelPart::here();
+  model->be_replica(order.group.members());
   all_joined()[order.key] = here;
   if (order.group.rank() > 0)
-    optim::leave_out_of_norms(kReplica, whole_in(parameters, here->reducer.pieces()));
+    model->leave_out_of_norms(kReplica, whole_in(parameters, here->reducer.pieces()));
   Tensors all = parameters;
   all.insert(all.end(), buffers.begin(), buffers.end());
   const auto mine = random_places(held);
@@ -225,8 +225,8 @@ void set_accumulating(const std::string& key, bool on) { joined(key)->reducer.se
 
 void leave_replicas(const std::string& key) {
   if (!all_joined().erase(key)) return;
-  optim::leave_out_of_norms(kReplica, {});
-  tp::count_copies_anew();
+  optim::ModelPart::here()->leave_out_of_norms(kReplica, {});
+  optim::ModelPart::here()->be_replica({});
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ CutParameters::CutParameters(const Group& group, const Tensors& parameters,
           fmt::format("[GradientReducer] parameter {} ({}) is not contiguous, and {} cuts it: make it "
                       "of contiguous elements, or write Shard::none",
                       i, p.summary(), parallel::word(shard)));
-    pieces_[i] = {p, {}, 0, p.shape()};
+    pieces_[i] = {p, {}, {.whole = p.shape(), .run = {{0, 0}}}};
   }
   for (const auto& bucket : buckets_) {
     std::vector<int64_t> counts;
@@ -28,7 +28,7 @@ CutParameters::CutParameters(const Group& group, const Tensors& parameters,
     cuts_.emplace_back(group, counts, parameters[bucket[0]].options());
     for (const auto& part : cuts_.back().mine()) {
       Piece& p = pieces_[bucket[part.parameter]];
-      p.from = part.from;
+      p.place.run = {part.from, part.count};
       p.piece = flat_range(p.whole, part.from, part.count);
       p.piece.requires_grad_();
     }

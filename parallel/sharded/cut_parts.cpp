@@ -6,11 +6,11 @@
 
 #include "actors/cell/actor_cell.h"
 #include "autograd/distributed/optim/held_module.h"
+#include "autograd/distributed/optim/model_part.h"
 #include "core/graph/node.h"
 #include "ops/ops.h"
 #include "parallel/sharded/member_part.h"
 #include "parallel/sharded/part_pieces.h"
-#include "parallel/tensor/placement.h"
 
 namespace troupe::parallel {
 namespace {
@@ -145,10 +145,11 @@ CutParts::CutParts(Actor& actor, const Group& group, Per gather, Per reduce) {
         std::erase_if(made->leaves, [&](const Tensor& leaf) { return leaf.is_same(p.whole); });
     }
     const Tensors before = parameters_in(mine);
+    auto* const model = optim::ModelPart::here();
     const auto pieces = std::make_shared<PartPieces>(group, found[k].name, std::move(mine), uses_);
     found[k].part->pieces_ = pieces;
-    for (size_t i = 0; i < before.size(); ++i) tp::cut_piece(before[i], pieces->pieces()[i].piece);
-    optim::update_pieces(pieces);
+    for (size_t i = 0; i < before.size(); ++i) model->replace(before[i], pieces->pieces()[i].piece);
+    model->add(pieces);
     parts_.push_back({pieces, std::move(wholes)});
   }
 }
@@ -192,7 +193,7 @@ StateDict CutParts::load_pieces(StateDict whole) const {
     const auto& parameters = part.pieces->parameters();
     for (size_t i = 0; i < parameters.size(); ++i) {
       const auto& piece = part.pieces->pieces()[i];
-      all.back().push_back(take_whole(whole, parameters[i].names, piece.shape, part.pieces->dtype())
+      all.back().push_back(take_whole(whole, parameters[i].names, piece.place.whole, part.pieces->dtype())
                                .data_on(part.pieces->device()));
     }
   }

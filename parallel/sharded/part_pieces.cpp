@@ -273,11 +273,11 @@ PartPieces::PartPieces(const Group& group, std::string name, std::vector<Paramet
   }
   elements_ = cut_.cut(wholes);
   for (size_t i = 0; i < shapes_.size(); ++i)
-    pieces_.push_back({elements_, {}, 0, shapes_[i], parameters_[i].names});
+    pieces_.push_back({elements_, {}, {.whole = shapes_[i], .run = {{0, 0}}}, parameters_[i].names});
   at = 0;
   for (const auto& part : cut_.mine()) {
     Piece& piece = pieces_[part.parameter];
-    piece.from = part.from;
+    piece.place.run = {part.from, part.count};
     piece.piece = flat_range(elements_, at, part.count);
     piece.piece.requires_grad_();
     at += part.count;

@@ -5,7 +5,7 @@
 
 #include "actors/cell/actor_cell.h"
 #include "actors/worker/worker.h"
-#include "autograd/distributed/optim/parameter_pieces.h"
+#include "autograd/distributed/optim/model_part.h"
 #include "collective/engine.h"
 #include "core/base/readable_bytes.h"
 #include "core/base/text_table.h"
@@ -37,10 +37,10 @@ int64_t bytes_of(const Tensor& t) { return t.defined() ? static_cast<int64_t>(t.
 
 void add_parameters(Actor& actor, RankBytes& out) {
   std::vector<const TensorImpl*> counted;
-  for (const auto& some : optim::pieces_here())
+  for (const auto& some : optim::ModelPart::pieces_here())
     for (const auto& p : some->pieces()) {
       if (!p.whole.defined()) continue;  // not divided
-      const auto size = p.shape.numel() * static_cast<int64_t>(item_size(p.whole.dtype()));
+      const auto size = p.place.whole.numel() * static_cast<int64_t>(item_size(p.whole.dtype()));
       const int64_t piece = bytes_of(p.piece);
       const bool in_part = some->word() == std::string_view(word(Shard::all));
       out.whole += size;

@@ -240,7 +240,7 @@ bool alone(const Group& group) { return group.size() <= 1; }
 
 Meeting meet(const Conversion& c, const Group& group) {
   Meeting at = MeetingsOfWorker::here(c.name())->next(group, c.name(), c.layer);
-  count_copies_once(group, group.rank());
+  be_rank_of(group);
   return at;
 }
 

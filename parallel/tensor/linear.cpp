@@ -44,22 +44,21 @@ ColumnLinear::ColumnLinear(Group group, const nn::Linear& whole, std::vector<int
   take(whole);
 }
 
-std::map<std::string, Placement> ColumnLinear::placements() const {
-  std::map<std::string, Placement> all{{"weight", cut_.of_weight()}};
+Placements ColumnLinear::placements() const {
+  Placements all{{"weight", cut_.of_weight()}};
   if (cut_.has_bias) all.emplace("bias", Placement::cut({cut_.out}, 0, cut_.sizes, cut_.rank));
   return all;
 }
 
 void ColumnLinear::take(const nn::Linear& whole) {
   const auto places = placements();
-  put(weight, places.at("weight").of(whole.weight));
-  if (cut_.has_bias) put(bias, places.at("bias").of(whole.bias));
+  put(weight, places.at("weight").of(whole.weight), cut_.group);
+  if (cut_.has_bias) put(bias, places.at("bias").of(whole.bias), cut_.group);
 }
 
 void ColumnLinear::reset(Generator& generator) { take(cut_.drawn(generator)); }
 
 Tensor ColumnLinear::forward(const Tensor& x) {
-  count_copies_once(cut_.group, cut_.rank);
   return ops::linear(enter(x, cut_.group, cut_.group.size() > 1 ? str() : ""), weight, bias);
 }
 
@@ -75,21 +74,20 @@ RowLinear::RowLinear(Group group, const nn::Linear& whole, std::vector<int64_t> 
   take(whole);
 }
 
-std::map<std::string, Placement> RowLinear::placements() const { return {{"weight", cut_.of_weight()}}; }
+Placements RowLinear::placements() const { return {{"weight", cut_.of_weight()}}; }
 
 std::vector<std::string> RowLinear::elsewhere() const {
   return cut_.has_bias && cut_.rank ? std::vector<std::string>{"bias"} : std::vector<std::string>();
 }
 
 void RowLinear::take(const nn::Linear& whole) {
-  put(weight, cut_.of_weight().of(whole.weight));
-  if (cut_.has_bias && cut_.rank == 0) put(bias, whole.bias.detach());
+  put(weight, cut_.of_weight().of(whole.weight), cut_.group);
+  if (cut_.has_bias && cut_.rank == 0) put(bias, whole.bias.detach(), cut_.group);
 }
 
 void RowLinear::reset(Generator& generator) { take(cut_.drawn(generator)); }
 
 Part RowLinear::operator()(const Tensor& x) {
-  count_copies_once(cut_.group, cut_.rank);
   return {ops::linear(x, weight, bias), cut_.group, cut_.group.size() > 1 ? str() : ""};
 }
 

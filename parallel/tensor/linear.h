@@ -42,7 +42,7 @@ class ColumnLinear : public nn::Layer, public CutModule {
   void members(nn::Members& m) override { m("weight", weight), m("bias", bias); }
   void reset(Generator& generator) override;
   std::string str() const override;
-  std::map<std::string, Placement> placements() const override;
+  Placements placements() const override;
 
   /// Of the ranks, along the outputs; where this one's begin.
   const std::vector<int64_t>& sizes() const& { return cut_.sizes; }
@@ -74,7 +74,7 @@ class RowLinear final : public nn::Module, public CutModule {
   void members(nn::Members& m) override { m("weight", weight), m("bias", bias); }
   void reset(Generator& generator) override;
   std::string str() const override;
-  std::map<std::string, Placement> placements() const override;
+  Placements placements() const override;
   std::vector<std::string> elsewhere() const override;
 
   Tensor weight;  ///< [out, some of in]

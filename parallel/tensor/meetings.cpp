@@ -11,13 +11,14 @@
 #include "parallel/tensor/check_ranks.h"
 #include "rref/joint_call.h"
 #include "rref/ref_messages.h"
+#include "rref/same_member.h"
 
 namespace troupe::tp {
 
 using internal::Lock;
 using internal::actors::Invocation;
 using internal::collective::GroupEngine;
-using internal::collective::is_same_member;
+using internal::rref::is_same_member;
 using internal::rref::JointNumber;
 using internal::rref::kJointFailed;
 using internal::rref::kJointWithout;

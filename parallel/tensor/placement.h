@@ -5,39 +5,32 @@
 #include <string>
 #include <vector>
 
+#include "actors/actor.h"
+#include "autograd/distributed/optim/placement.h"
 #include "collective/group.h"
 #include "core/tensor/tensor.h"
 #include "nn/module.h"
 
 namespace troupe::tp {
 
-/// What a rank has of a parameter: some ranges along a dimension, one behind the other.
-struct Placement {
-  struct Range {
-    int64_t from = 0, size = 0;
-  };
-  Shape whole;
-  int64_t dim = 0;
-  std::vector<Range> ranges;
-
-  /// A copy of what the rank has of that whole one. `invalid` if its shape is another.
-  Tensor of(const Tensor& parameter) const;
-  /// Of one range: how rank `rank` of a group has it, whose sizes are those.
-  static Placement cut(const Shape& whole, int64_t dim, const std::vector<int64_t>& sizes, size_t rank);
-};
+using optim::Placement;
+using optim::Placements;
 
 /// A module with parameters that are cut, or that other ranks have.
 class CutModule {
  public:
   virtual ~CutModule() = default;
   /// Of its own parameters, by name. All others are whole.
-  virtual std::map<std::string, Placement> placements() const = 0;
+  virtual Placements placements() const = 0;
   /// Names of its parameters that other ranks have.
   virtual std::vector<std::string> elsewhere() const { return {}; }
 };
 
 /// Of all parameters inside a module that are cut, by full name.
-std::map<std::string, Placement> placements_of(nn::Module& module);
+Placements placements_of(nn::Module& module);
+/// In an actor's mailbox: of its parameters that are cut over ranks, or that replicas have divided, also of
+/// those that it has no element of.
+Placements placements_of(Actor& actor);
 
 /// Copies what this rank has of the state of one process, such as nn::Module::state_dict() gives of the
 /// module that is not cut, into a module, whose parameters have the same names. `invalid`, with nothing
@@ -48,17 +41,11 @@ void load_whole_state(nn::Module& module, const std::map<std::string, Tensor>& w
 /// norm of all gradients counts it wherever it is. Parameters that nobody has said this of are copies, equal
 /// on all ranks, and count on rank 0 alone.
 void cut_parameter(const Tensor& parameter);
-/// Leaves the copies of this actor out of norms, unless its rank in the group is 0; a gradient of a copy that
-/// is another one there is refused. Layers and conversions do so when they are called.
-void count_copies_once(const Group& group, size_t rank);
-/// The same again, since the actor has become one of replicas, or is none any more (no group): pieces of
-/// parameters have come or gone. What replicas convert among them says nothing of copies, which they count
-/// once by themselves.
-void count_copies_anew(const Group& replicas = {});
-/// The actor has a piece in the place of a parameter, which is cut if that was.
-void cut_piece(const Tensor& parameter, const Tensor& piece);
+/// The actor is a rank of the group: those of its parameters that nobody has cut are copies.
+void be_rank_of(const Group& group);
 
-/// Makes an undefined parameter a leaf with those elements, or writes them to the one that there is.
-void put(Tensor& parameter, const Tensor& elements);
+/// Makes an undefined parameter a leaf with those elements, which are this rank's of that group, or writes
+/// them to the one that there is.
+void put(Tensor& parameter, const Tensor& elements, const Group& group);
 
 }  // namespace troupe::tp

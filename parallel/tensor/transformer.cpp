@@ -45,21 +45,21 @@ Attention::Attention(Group group, nn::MultiheadAttention& whole, int64_t heads, 
   take(whole);
 }
 
-std::map<std::string, Placement> Attention::placements() const {
+Placements Attention::placements() const {
   Placement weight{{3 * width_, width_}, 0, {}}, bias{{3 * width_}, 0, {}};
   const Placement heads = Placement::cut({width_}, 0, times(sizes_, width_ / heads_), rank_);
   for (int64_t i = 0; i < 3; ++i)  // of queries, keys and values
     weight.ranges.push_back({i * width_ + heads.ranges[0].from, heads.ranges[0].size});
   bias.ranges = weight.ranges;
-  std::map<std::string, Placement> all{{"in_proj_weight", weight}};
+  Placements all{{"in_proj_weight", weight}};
   if (options_.bias) all.emplace("in_proj_bias", bias);
   return all;
 }
 
 void Attention::take(nn::MultiheadAttention& whole) {
   const auto places = placements();
-  put(in_proj_weight, places.at("in_proj_weight").of(whole.in_proj_weight));
-  if (options_.bias) put(in_proj_bias, places.at("in_proj_bias").of(whole.in_proj_bias));
+  put(in_proj_weight, places.at("in_proj_weight").of(whole.in_proj_weight), group_);
+  if (options_.bias) put(in_proj_bias, places.at("in_proj_bias").of(whole.in_proj_bias), group_);
   out_proj.take(whole.out_proj);
   dropout_ = own_dropout(options_.dropout, whole, "dropout.generator", group_);
 }
@@ -69,7 +69,6 @@ Part Attention::operator()(const Tensor& x) {
     throw_invalid(
         fmt::format("[attention] the input is {}, expected [batch, time, {}]", x.summary(), width_));
   const Tensor own = enter(x, group_, group_.size() > 1 ? str() : "");
-  count_copies_once(group_, rank_);
   const Tensor projected = ops::linear(own, in_proj_weight, in_proj_bias);
   const int64_t heads = sizes_[rank_];
   return out_proj(heads ? nn::mixed_heads(projected, heads, options_.causal, dropout_) : projected);

@@ -23,7 +23,7 @@ class Attention final : public nn::Module, public CutModule {
   void members(nn::Members& m) override;
   void reset(Generator& generator) override;
   std::string str() const override;
-  std::map<std::string, Placement> placements() const override;
+  Placements placements() const override;
 
   Tensor in_proj_weight;  ///< [3 * some of width, width]: of queries, keys and values
   Tensor in_proj_bias;    ///< [3 * some of width]; undefined without

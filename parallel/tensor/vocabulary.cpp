@@ -46,22 +46,21 @@ VocabularyEmbedding::VocabularyEmbedding(Group group, int64_t count, int64_t wid
       dtype_(o.dtype),
       sizes_(checked_sizes("vocabulary_embedding", count, group_, o.sizes)) {
   const nn::Embedding whole(count, width, dtype_);
-  put(weight, placements().at("weight").of(whole.weight));
+  put(weight, placements().at("weight").of(whole.weight), group_);
 }
 
-std::map<std::string, Placement> VocabularyEmbedding::placements() const {
+Placements VocabularyEmbedding::placements() const {
   return {{"weight", Placement::cut({count_, width_}, 0, sizes_, rank_)}};
 }
 
 void VocabularyEmbedding::reset(Generator& generator) {
   nn::Embedding whole(count_, width_, dtype_);
   whole.reset(generator);
-  put(weight, placements().at("weight").of(whole.weight));
+  put(weight, placements().at("weight").of(whole.weight), group_);
 }
 
 Part VocabularyEmbedding::operator()(const Tensor& ids) {
   check_ids("vocabulary_embedding", ids, count_);
-  count_copies_once(group_, rank_);
   const std::string layer = group_.size() > 1 ? str() : "";
   if (!sizes_[rank_]) {
     Shape shape = ids.shape();

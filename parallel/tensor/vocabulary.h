@@ -16,7 +16,7 @@ class VocabularyEmbedding final : public nn::Module, public CutModule {
   void members(nn::Members& m) override { m("weight", weight); }
   void reset(Generator& generator) override;
   std::string str() const override;
-  std::map<std::string, Placement> placements() const override;
+  Placements placements() const override;
 
   Tensor weight;  ///< [some of count, width]
 

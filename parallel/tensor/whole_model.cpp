@@ -13,45 +13,46 @@
 #include "actors/worker/common_method.h"
 #include "autograd/distributed/optim/first_values.h"
 #include "autograd/distributed/optim/held_module.h"
-#include "autograd/distributed/optim/parameter_pieces.h"
+#include "autograd/distributed/optim/model_part.h"
+#include "autograd/distributed/optim/whole_tensor.h"
 #include "core/async/future_combinators.h"
-#include "data/checkpoint/assembly.h"
 #include "data/formats/safetensors.h"
 #include "data/formats/safetensors_writer.h"
-#include "parallel/tensor/owned_piece.h"
+#include "parallel/tensor/placement.h"
 
 namespace troupe::parallel {
 namespace {
 
 using internal::actors::CommonMethod;
+using optim::Placement;
 
-// What an actor has of a parameter or a buffer.
-struct Piece {
+// A parameter or a buffer of which an actor has some.
+struct Holding {
   std::string name;
   DType dtype = float32;
-  std::vector<int64_t> numbers;  // of an OwnedPiece
-  std::string first_name;        // of the names that the tensor has
+  std::vector<int64_t> placement;  // as numbers
+  std::string first_name;          // of the names that the tensor has
 };
 
 /// Driver to ranks: what each has of the model.
-constexpr CommonMethod<std::vector<Piece>()> kPieces{"model.pieces"};
+constexpr CommonMethod<std::vector<Holding>()> kPieces{"model.pieces"};
 /// Driver to ranks: a copy of its piece of that name.
 constexpr CommonMethod<Tensor(std::string name)> kPiece{"model.piece"};
 /// Driver to ranks: takes its pieces from the file.
 constexpr CommonMethod<void(std::string file)> kTake{"model.take", {.uncancellable = true}};
 
-Task<std::vector<Piece>> pieces(Actor& actor, internal::actors::Invocation& call) {
+Task<std::vector<Holding>> pieces(Actor& actor, internal::actors::Invocation& call) {
   const Future<void> first = optim::first_values();
   co_await first;
   const nn::HeldModule held(actor, call);
-  const OwnedPieces owned = pieces_of(actor);
-  std::vector<Piece> all;
+  const optim::Placements owned = tp::placements_of(actor);
+  std::vector<Holding> all;
   std::map<const std::byte*, std::string> first_names;  // by where the elements are
   for (const auto& [name, tensor] : held->state_dict()) {
     const auto elements = static_cast<const std::byte*>(tensor.storage()->data()) + tensor.storage_offset();
     const std::string first = tensor.numel() ? first_names.emplace(elements, name).first->second : name;
-    all.push_back(
-        {name, tensor.dtype(), fitted(owned, name, tensor.shape(), "[model] " + name).numbers(), first});
+    all.push_back({name, tensor.dtype(),
+                   optim::fitted(owned, name, tensor.shape(), "[model] " + name).numbers(), first});
   }
   co_return all;
 }
@@ -65,16 +66,16 @@ Task<void> take(Actor& actor, internal::actors::Invocation& call, std::string fi
   co_await first;
   const nn::HeldModule held(actor, call);
   const datasets::Safetensors whole(file);
-  const OwnedPieces owned = pieces_of(actor);
+  const optim::Placements owned = tp::placements_of(actor);
   std::map<std::string, Tensor> mine;
   for (const auto& [name, tensor] : held->state_dict()) {
-    const OwnedPiece piece = fitted(owned, name, tensor.shape(), "[model] " + name);
+    const Placement piece = optim::fitted(owned, name, tensor.shape(), "[model] " + name);
     if (!whole.contains(name)) continue;  // another name of the tensor is there
     const Tensor all = whole.tensor(name);
     if (all.shape() != piece.whole)
       throw_invalid(
           fmt::format("[model] {} is {} in {}, and {} here", name, all.summary(), file, piece.whole.str()));
-    mine[name] = piece == OwnedPiece::all_of(piece.whole) ? all : piece.cut(all);
+    mine[name] = piece.is_all() ? all : piece.of(all);
   }
   held->load_state_dict(mine);
   optim::parameters_written();
@@ -84,7 +85,7 @@ Task<void> take(Actor& actor, internal::actors::Invocation& call, std::string fi
 struct Whole {
   struct Source {
     AnyRef actor;
-    OwnedPiece piece;
+    Placement piece;
   };
   DType dtype = float32;
   Shape shape;
@@ -95,14 +96,14 @@ using Wholes = std::map<std::string, Whole>;
 
 Wholes find_wholes(const std::vector<AnyRef>& actors) {
   if (actors.empty()) throw_invalid("[model] there are no actors");
-  std::vector<Future<std::vector<Piece>>> asked;
+  std::vector<Future<std::vector<Holding>>> asked;
   for (const AnyRef& actor : actors) asked.push_back(kPieces.ask(actor));
   const auto answers = all(asked).get();
   Wholes wholes;
   for (size_t i = 0; i < actors.size(); ++i)
-    for (const Piece& own : answers[i]) {
-      OwnedPiece piece =
-          OwnedPiece::of_numbers(own.numbers, "[model] what " + actors[i].str() + " has of " + own.name);
+    for (const Holding& own : answers[i]) {
+      Placement piece =
+          Placement::of_numbers(own.placement, "[model] what " + actors[i].str() + " has of " + own.name);
       Whole& whole =
           wholes.try_emplace(own.name, Whole{own.dtype, piece.whole, own.first_name}).first->second;
       if (whole.shape != piece.whole || whole.dtype != own.dtype)
@@ -130,22 +131,17 @@ void leave_copies_out(const std::string& name, Whole& whole) {
 }
 
 Tensor put_together(const std::string& name, const Whole& whole) {
-  datasets::detail::Assembly all(whole.dtype, whole.shape);
+  optim::WholeTensor all("[model] " + name, "give those of one model");
   for (const auto& [actor, piece] : whole.sources) {
     const Tensor part = kPiece.ask(actor, name).get();
-    if (part.numel() != piece.count || part.dtype() != whole.dtype)
+    if (part.shape() != piece.shape() || part.dtype() != whole.dtype)
       throw_invalid(
           fmt::format("[model] {} of {} is {}, and had {} elements before: nobody may change the model "
                       "while it is gathered",
-                      name, actor.str(), part.summary(), piece.count));
-    piece.for_each_run([&](int64_t to, int64_t from, int64_t count) {
-      if (!all.add(part, to, from, count))
-        throw_invalid(fmt::format(
-            "[model] {} has other elements for {} than for actors before it: give those of one model", name,
-            actor.str()));
-    });
+                      name, actor.str(), part.summary(), piece.shape().numel()));
+    all.add(actor.str(), part, piece);
   }
-  return std::move(all).whole();
+  return std::move(all).take();
 }
 
 }  // namespace

@@ -17,7 +17,6 @@
 using namespace troupe;
 using Catch::Contains;
 using internal::PartOwner;
-using parallel::OwnedPiece;
 using parallel::Shard;
 using parallel::split;
 using testing::error_of;
@@ -275,20 +274,20 @@ TEST_CASE("whatever way a tensor is cut, its parts are the whole again, each ele
     std::vector<PartOwner> owners;
     for (int64_t t = 0; t < ranks; ++t) {
       const int64_t n = shape[int(dim)];
-      OwnedPiece rank{shape, dim, {{n * t / ranks, n * (t + 1) / ranks - n * t / ranks}}, true, 0, 0};
-      const tp::Placement placement{shape, dim, rank.ranges};
-      const Tensor local = placement.of(whole).contiguous().reshape({rank.local().numel()});
+      optim::Placement rank{shape, dim, {{n * t / ranks, n * (t + 1) / ranks - n * t / ranks}}};
+      const Tensor local = rank.of(whole).reshape({rank.local().numel()});
       for (int64_t r = 0; r < replicas; ++r) {
-        rank.from = local.numel() * r / replicas;
-        rank.count = local.numel() * (r + 1) / replicas - rank.from;
-        const Tensor part = local.slice(0, rank.from, rank.from + rank.count).clone_data();
+        const int64_t from = local.numel() * r / replicas, end = local.numel() * (r + 1) / replicas;
+        rank.run = {from, end - from};
+        const Tensor part = local.slice(0, from, end).clone_data();
+        CHECK(bit_equal(rank.of(whole), part));
         owners.push_back({"Net#" + std::to_string(owners.size()), {{{"w", part}}, {}}, {{"w", rank}}});
       }
     }
     CHECK(bit_equal(internal::whole_of(owners, "w", true, "w"), whole));
     // With one of them less it is whole no more, unless that one had nothing.
     const size_t gone = random.below(owners.size());
-    const bool had = owners[gone].pieces.at("w").count > 0;
+    const bool had = owners[gone].pieces.at("w").run->count > 0;
     owners.erase(owners.begin() + std::ptrdiff_t(gone));
     if (!had || owners.empty()) continue;
     CHECK_THAT(error_of([&] { (void)internal::whole_of(owners, "w", true, "w"); }).what(),

@@ -16,6 +16,7 @@
 #include "nn/module_registry.h"
 #include "parallel/data/replica.h"
 #include "parallel/server/server_base.h"
+#include "parallel/tensor/placement.h"
 #include "troupe/checkpoint/owned_pieces.h"
 #include "troupe/checkpoint/rehearsal.h"
 
@@ -134,7 +135,7 @@ class SavedActors {
   void load(ActorCell& cell, Gathered& all) {
     const std::string &path = cell.path(), family = family_of(path);
     const bool known = checkpoint_.index().layout.contains(path);
-    const OwnedPieces pieces = parallel::pieces_of(cell.object());
+    const Placements pieces = tp::placements_of(cell.object());
     PartOwner before{path, {}, {}};
     const bool parts_of_before = has_parts_of_before(checkpoint_, cell.object());
     if (known) before = part_owner(checkpoint_, path, parts_of_before);
@@ -273,7 +274,7 @@ void JobSaver::snapshot(const Ref<actors::Invocation>& call, uint64_t process) {
       worker_, call,
       [](ActorCell& cell, Gathered& all) {
         OwnedState state = all.snapshot.room->take(state_of_actor(cell.object(), cell));
-        add_pieces(state.rest, parallel::pieces_of(cell.object()));
+        add_pieces(state.rest, tp::placements_of(cell.object()));
         look_for_changes(cell);
         std::lock_guard lock(all.mutex);
         all.snapshot.add(cell.path(), std::move(state));

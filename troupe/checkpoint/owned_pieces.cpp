@@ -9,23 +9,23 @@
 
 #include "autograd/distributed/optim/held_module.h"
 #include "autograd/distributed/optim/saved_modes.h"
+#include "autograd/distributed/optim/whole_tensor.h"
 #include "core/tensor/creation.h"
-#include "data/checkpoint/assembly.h"
 #include "parallel/sharded/sharded.h"
 
 namespace troupe::internal {
 namespace {
 
 constexpr const char* kPieces = "pieces.";  // begins their names in a state
-using parallel::fitted;
-using parallel::OwnedPiece;
+using optim::fitted;
+using optim::Placement;
 
 [[noreturn]] void refuse(const std::string& why) { throw_invalid("[checkpoint] " + why); }
 
-OwnedPiece piece_in(const std::string& name, const Tensor& t) {
+Placement piece_in(const std::string& name, const Tensor& t) {
   const std::string what = "[checkpoint] its record " + name + " (" + t.summary() + ")";
-  if (t.dtype() != int64 || t.dim() != 1) return OwnedPiece::of_numbers({}, what);  // refuses
-  return OwnedPiece::of_numbers(t.to_vector<int64_t>(), what);
+  if (t.dtype() != int64 || t.dim() != 1) return Placement::of_numbers({}, what);  // refuses
+  return Placement::of_numbers(t.to_vector<int64_t>(), what);
 }
 
 bool same_bits(const Tensor& a, const Tensor& b) {
@@ -176,12 +176,12 @@ std::vector<std::string> tensors_of(const datasets::CheckpointIndex& index, cons
 
 }  // namespace
 
-void add_pieces(StateDict& rest, const OwnedPieces& pieces) {
+void add_pieces(StateDict& rest, const Placements& pieces) {
   for (const auto& [name, piece] : pieces) rest[kPieces + name] = tensor(piece.numbers(), int64);
 }
 
-OwnedPieces take_pieces(StateDict& rest) {
-  OwnedPieces out;
+Placements take_pieces(StateDict& rest) {
+  Placements out;
   const std::string begin = kPieces;
   for (auto at = rest.lower_bound(begin); at != rest.end() && at->first.starts_with(begin);
        at = rest.erase(at))
@@ -191,33 +191,18 @@ OwnedPieces take_pieces(StateDict& rest) {
 
 Tensor whole_of(const std::vector<PartOwner>& owners, const std::string& name, bool model,
                 const std::string& parameter) {
-  std::optional<datasets::detail::Assembly> all;
-  std::string first;
-  for (const PartOwner& owner : owners) {
-    const auto at = of(owner, model).find(name);
-    if (at == of(owner, model).end()) continue;
-    const Tensor& part = at->second;
-    const OwnedPiece piece =
-        fitted(owner.pieces, parameter, part.shape(), "[checkpoint] " + name + " of " + owner.path);
-    if (!all) all.emplace(part.dtype(), piece.whole), first = owner.path;
-    const Tensor& whole = all->whole();
-    if (part.dtype() != whole.dtype() || piece.whole != whole.shape())
-      refuse(fmt::format("{} is {} {} for {}, and {} {} for {}", name, troupe::name(whole.dtype()),
-                         whole.shape().str(), first, troupe::name(part.dtype()), piece.whole.str(),
-                         owner.path));
-    piece.for_each_run([&](int64_t to, int64_t from, int64_t count) {
-      if (!all->add(part, to, from, count))
-        refuse(
-            fmt::format("{} has other elements for {} than for actors before it: these have no model "
-                        "together, so go on with as many, which divide it as they did",
-                        name, owner.path));
-    });
-  }
-  if (!all) refuse("it has no " + name + " of any " + family_of(owners.front().path) + "...");
-  if (all->missing() > 0)
-    refuse(fmt::format("of {}, {}, it has not {} elements: no {}... had them", name,
-                       all->whole().shape().str(), all->missing(), family_of(owners.front().path)));
-  return std::move(*all).whole();
+  optim::WholeTensor all("[checkpoint] " + name,
+                         "these have no model together, so go on with as many, which divide it as they did");
+  for (const PartOwner& owner : owners)
+    if (const auto at = of(owner, model).find(name); at != of(owner, model).end())
+      all.add(owner.path, at->second,
+              optim::fitted(owner.pieces, parameter, at->second.shape(),
+                            "[checkpoint] " + name + " of " + owner.path));
+  if (!all.is_begun()) refuse("it has no " + name + " of any " + family_of(owners.front().path) + "...");
+  if (all.missing() > 0)
+    refuse(fmt::format("of {}, {}, it has not {} elements: no {}... had them", name, all.shape().str(),
+                       all.missing(), family_of(owners.front().path)));
+  return std::move(all).take();
 }
 
 PartOwner part_owner(const datasets::Checkpoint& checkpoint, const std::string& path, bool parts_of_before) {
@@ -233,11 +218,11 @@ bool has_parts_of_before(const datasets::Checkpoint& checkpoint, Actor& actor) {
 }
 
 OwnedState cut_again(const std::vector<PartOwner>& owners, const std::string& path, const OwnedState& here,
-                     const OwnedPieces& pieces) {
+                     const Placements& pieces) {
   OwnedState out;
   for (const auto& [name, now] : here.model)
     out.model[name] =
-        fitted(pieces, name, now.shape(), "[checkpoint] " + name).cut(whole_of(owners, name, true, name));
+        fitted(pieces, name, now.shape(), "[checkpoint] " + name).of(whole_of(owners, name, true, name));
   const Names names(owners);
   const Rest rest(owners, path, here.rest);
   for (const std::string& name : names.rest) {
@@ -249,11 +234,11 @@ OwnedState cut_again(const std::vector<PartOwner>& owners, const std::string& pa
     else if (const std::string parameter = parameter_in(name, names.model); parameter.empty())
       mine = rest.common(name);
     else if (const auto piece = pieces.find(parameter);
-             piece != pieces.end() ? piece->second.count > 0 : here.model.contains(parameter)) {
+             piece != pieces.end() ? piece->second.shape().numel() > 0 : here.model.contains(parameter)) {
       const Tensor whole = whole_of(owners, name, false, parameter);
       const bool cut_as_it_is = piece != pieces.end() && whole.shape() == piece->second.whole &&
                                 !name.ends_with(".step");  // of a number, too
-      mine = cut_as_it_is ? piece->second.cut(whole) : whole;
+      mine = cut_as_it_is ? piece->second.of(whole) : whole;
     }
     if (mine) out.rest[name] = *mine;
   }

@@ -6,22 +6,22 @@
 #include <vector>
 
 #include "autograd/distributed/optim/owned_state.h"
+#include "autograd/distributed/optim/placement.h"
 #include "data/checkpoint/checkpoint_files.h"
-#include "parallel/tensor/owned_piece.h"
 
 namespace troupe::internal {
 
-using parallel::OwnedPieces;
+using optim::Placements;
 
 /// Puts them into a state, and takes them out of it again.
-void add_pieces(StateDict& rest, const OwnedPieces& pieces);
-OwnedPieces take_pieces(StateDict& rest);
+void add_pieces(StateDict& rest, const Placements& pieces);
+Placements take_pieces(StateDict& rest);
 
 /// One of the actors that had a model together.
 struct PartOwner {
   std::string path;
   OwnedState state;
-  OwnedPieces pieces;
+  Placements pieces;
 };
 /// With all tensors that the checkpoint has of it. `parts_of_before`: with the names that parameters of parts
 /// have since format 2.
@@ -37,7 +37,7 @@ Tensor whole_of(const std::vector<PartOwner>& owners, const std::string& name, b
 /// The state of an actor that has these pieces of the model now, and for what is no part of it `here`.
 /// `path`: its own. `invalid`, naming what is missing, or is another for each owner.
 OwnedState cut_again(const std::vector<PartOwner>& owners, const std::string& path, const OwnedState& here,
-                     const OwnedPieces& pieces);
+                     const Placements& pieces);
 
 /// "Model#" of "Model#3": of actors that may have a model together.
 std::string family_of(const std::string& path);

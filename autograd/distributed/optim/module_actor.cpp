@@ -5,7 +5,7 @@
 #include "actors/worker/common_method.h"
 #include "autograd/distributed/optim/first_values.h"
 #include "autograd/distributed/optim/held_module.h"
-#include "autograd/distributed/optim/parameter_pieces.h"
+#include "autograd/distributed/optim/model_part.h"
 #include "ops/random.h"
 
 namespace troupe::nn {

@@ -9,9 +9,9 @@
 #include <functional>
 
 #include "autograd/distributed/optim/distributed_optimizer.h"
+#include "autograd/distributed/optim/model_part.h"
 #include "autograd/distributed/optim/module_actor.h"
 #include "autograd/distributed/optim/parameter_filter.h"
-#include "autograd/distributed/optim/parameter_pieces.h"
 #include "core/base/shown.h"
 #include "core/graph/copy_on_write.h"
 #include "data/formats/safetensors.h"
@@ -21,12 +21,7 @@
 namespace troupe::optim {
 namespace {
 
-// Of an actor: leave_out_of_norms(), by reason.
-struct NotInNorms {
-  std::map<std::string, Tensors> all;
-};
-
-using AllPieces = std::vector<std::shared_ptr<ParameterPieces>>;
+using AllPieces = ModelPart::AllPieces;
 
 // What an optimizer updates of an actor: parameters, and pieces of them.
 struct Updated {
@@ -60,7 +55,7 @@ struct Updated {
   }
   // `invalid` if the pieces that are alive are not those that this was made of.
   void check(const internal::actors::ActorCell& cell) const {
-    const AllPieces now = pieces_here();
+    const AllPieces now = ModelPart::pieces_here();
     check_pieces(now);
     AllPieces mine;
     for (const auto& weak : pieces)
@@ -157,12 +152,12 @@ NamedShapes parameters(Actor& actor, internal::actors::Invocation& call) {
   const Tensors all = parameters_of(actor, *call.cell());
   const std::vector<std::string> names = names_of(actor, all);
   NamedShapes out;
-  const AllPieces pieces = pieces_here();
+  const AllPieces pieces = ModelPart::pieces_here();
   for (size_t i = 0; i < all.size(); ++i) {
     Shape shape = all[i].shape();
     for (const auto& some : pieces)
       for (const auto& p : some->pieces())
-        if (p.piece.is_same(all[i])) shape = p.shape;
+        if (p.piece.is_same(all[i])) shape = p.place.whole;
     out.emplace_back(names[i], shape);
   }
   return out;
@@ -180,7 +175,7 @@ GroupNames create(Actor& actor, internal::actors::Invocation& call, const std::s
                   const std::string& name, const std::vector<NamedGroup>& groups) {
   const Tensors all = parameters_of(actor, *call.cell());
   const std::vector<std::string> names = names_of(actor, all);
-  const AllPieces pieces = pieces_here();
+  const AllPieces pieces = ModelPart::pieces_here();
   if (!pieces.empty() && name == LAMBOptions::kName)
     throw_invalid(
         fmt::format("[optim] {} takes the norms of whole parameters, and actor {} updates pieces of "
@@ -211,7 +206,7 @@ int64_t update(internal::actors::ActorCell& cell, const std::string& key, const 
   Optimizer& optimizer = *attached.optimizer;
   const Tensors grads = attached.updated.gradients(optimizer.params());
   set_options(optimizer, options);
-  if (cell.kept<CopyOnWrite>())
+  if (ModelPart::here()->keeps_old_versions())
     for (size_t i = 0; i < grads.size(); ++i)
       if (grads[i].defined()) replace_if_held(optimizer.params()[i]);
   optimizer.step(grads, factor);
@@ -222,7 +217,7 @@ int64_t update(internal::actors::ActorCell& cell, const std::string& key, const 
 
 // Over when the parameters have the pieces of all.
 Task<int64_t> step(Actor&, std::string key, GroupOptions options, double factor) {
-  const AllPieces all = pieces_here();
+  const AllPieces all = ModelPart::pieces_here();
   int64_t updated = 0;
   try {
     updated = update(*internal::actors::current_cell(), key, options, factor);
@@ -242,16 +237,15 @@ SizesHere sizes(Actor&, internal::actors::Invocation& call, const std::string& k
   updated.check(*call.cell());
   const Tensors& parameters = updated.tensors;
   Tensors grads = updated.gradients(parameters);
-  for (const auto& [reason, elsewhere] : call.cell()->keep<NotInNorms>().all)
-    for (size_t i = 0; i < grads.size(); ++i)
-      if (std::ranges::any_of(elsewhere, [&](const Tensor& t) { return t.is_same(parameters[i]); }))
-        grads[i] = {};
+  const ModelPart& part = *ModelPart::here();
+  for (size_t i = 0; i < grads.size(); ++i)
+    if (part.is_left_out(parameters[i])) grads[i] = {};
   Sizes by_number;
   const std::vector<double> all = gradient_sizes(grads, largest);
   for (size_t i = 0; i < grads.size(); ++i)
     if (grads[i].defined()) by_number[i] = all[i];
   SizesHere here;
-  if (!largest) here.copies = count_once(parameters, updated.names, by_number);  // else once is as often
+  if (!largest) here.copies = part.count_once(parameters, updated.names, by_number);  // else once is as often
   for (const auto& [number, s] : by_number) here.counted.push_back(s);
   return here;
 }
@@ -315,14 +309,9 @@ void drop(Actor&, internal::actors::Invocation& call, const std::string& key) {
 }  // namespace
 
 void set_copy_on_write() {
-  const auto cell = internal::actors::current_cell();
-  if (!cell) throw_invalid("[optim] set_copy_on_write() is for the constructor and the methods of an actor");
-  if (const AllPieces pieces = pieces_here(); !pieces.empty()) refuse_copy_on_write(pieces[0]->word());
-  cell->keep<CopyOnWrite>();
-}
-
-void leave_out_of_norms(const std::string& reason, Tensors parameters) {
-  internal::actors::current_cell()->keep<NotInNorms>().all[reason] = std::move(parameters);
+  ModelPart* const part = ModelPart::here();
+  if (!part) throw_invalid("[optim] set_copy_on_write() is for the constructor and the methods of an actor");
+  part->keep_old_versions();
 }
 
 void install_distributed(internal::actors::Worker& worker) {

@@ -61,9 +61,4 @@ inline constexpr CommonMethod<GroupOptions(std::string key, std::string folder, 
 /// Optimizer to its actors: it has gone.
 inline constexpr CommonMethod<void(std::string key)> kDrop{"optim.drop"};
 
-/// In an actor's method: other actors have the same parameters with the same gradients, and count them in
-/// norms of all gradients; here they are left out of them, in the place of those that were for the same
-/// reason.
-void leave_out_of_norms(const std::string& reason, Tensors parameters);
-
 }  // namespace troupe::optim

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "autograd/distributed/optim/held_module.h"
-#include "autograd/distributed/optim/parameter_pieces.h"
+#include "autograd/distributed/optim/model_part.h"
 #include "autograd/distributed/optim/saved_modes.h"
 #include "core/base/type_name.h"
 #include "core/codec/keep.h"
@@ -136,7 +136,7 @@ class Owned {
   void find_tensors(const void* actor, const MadeParts* parts) {
     std::set<const TensorImpl*> known;
     if (actor)
-      for (const auto& some : optim::pieces_here())
+      for (const auto& some : optim::ModelPart::pieces_here())
         for (const auto& p : some->pieces())
           if (p.piece.defined()) known.insert(p.piece.impl());  // shows elements of a parameter
     for (const auto& [prefix, module] : modules_)

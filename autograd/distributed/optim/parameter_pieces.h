@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/distributed/optim/placement.h"
 #include "core/async/future.h"
 #include "core/tensor/tensor.h"
 #include "core/value/value.h"
@@ -19,10 +20,9 @@ class ParameterPieces {
     /// A parameter of the actor; or what pieces lie in that are its parameters themselves. Undefined: nothing
     /// is divided here.
     Tensor whole;
-    /// A leaf of one dimension that shows elements [from, from + numel) of it. Undefined: others have all.
+    /// A leaf of one dimension that shows the elements of that run. Undefined: others have all.
     Tensor piece;
-    int64_t from = 0;
-    Shape shape = {};  ///< of the whole parameter
+    Placement place = {};  ///< of the piece in the actor's parameter: a run of its elements
     /// In the actor's module, where pieces are its parameters. They are undefined where others have all.
     std::vector<std::string> names = {};
   };
@@ -43,21 +43,8 @@ class ParameterPieces {
   virtual const char* word() const = 0;
 };
 
-/// Kept with an actor of which old versions of parameters are kept (set_copy_on_write()).
-struct CopyOnWrite {};
-
-/// In an actor's constructor or method: its distributed optimizers update these, while the object lives.
-/// (Outside actors: nothing.) `invalid` if old versions of its parameters are kept.
-void update_pieces(const std::shared_ptr<ParameterPieces>& pieces);
-/// In an actor's method: those that are alive.
-std::vector<std::shared_ptr<ParameterPieces>> pieces_here();
-/// In an actor's method that has given its parameters values: tells all that are alive.
-void parameters_written();
 /// `invalid` if a parameter of the actor has left its piece behind (to()).
 void check_pieces(const std::vector<std::shared_ptr<ParameterPieces>>& all);
 /// In an actor's method: the gradient of a piece in the context of the call.
 Tensor context_gradient(const ParameterPieces::Piece& piece, const ParameterPieces& of);
-/// `invalid`: an actor has pieces, `word()` says why, and old versions of its parameters are to be kept.
-[[noreturn]] void refuse_copy_on_write(const char* word);
-
 }  // namespace troupe::optim

@@ -7,8 +7,8 @@
 #include "actors/cell/task.h"
 #include "autograd/distributed/optim/distributed_optimizer.h"
 #include "autograd/distributed/optim/first_values.h"
+#include "autograd/distributed/optim/model_part.h"
 #include "autograd/distributed/optim/module_actor.h"
-#include "autograd/distributed/optim/optimizer_messages.h"
 #include "core/graph/node.h"
 
 namespace troupe::parallel {
@@ -18,7 +18,7 @@ Tensor give(Actor& actor, const std::string& name) { return parameter_of(actor, 
 
 Task<void> tie(Actor& actor, std::string name, AnyRef of, std::string name_there) {
   const Tensor mine = parameter_of(actor, name);
-  optim::leave_out_of_norms("tie of " + name, {mine});
+  optim::ModelPart::here()->leave_out_of_norms("tie of " + name, {mine});
   const optim::FirstValues coming;
   const auto asked = kParameter.ask(of, name_there);
   const Tensor value = co_await asked;
