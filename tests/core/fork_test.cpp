@@ -7,6 +7,7 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <thread>
 
@@ -24,10 +25,10 @@ template <class M>
 std::pair<int, std::string> in_child_of(M& mutex, bool held, const std::function<void()>& f) {
   std::atomic<int> step{0};
   std::thread other([&] {
-    if (held) mutex.lock();
+    std::unique_lock lock(mutex, std::defer_lock);
+    if (held) lock.lock();
     step = 1;
     while (step != 2) std::this_thread::yield();
-    if (held) mutex.unlock();
   });
   while (step != 1) std::this_thread::yield();
   int ends[2] = {};
