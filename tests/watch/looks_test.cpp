@@ -1,7 +1,10 @@
 // The other looks at a job of real processes: a page of top, a trace, metrics.
-#include <sys/wait.h>
+#include <poll.h>
+#include <signal.h>
 
+#include <atomic>
 #include <fstream>
+#include <thread>
 
 #include "tests/support/folder.h"
 #include "tests/watch/watched_job.h"
@@ -38,6 +41,52 @@ TEST_CASE("a trace of a job that is stuck has the calls that had begun before it
   CHECK(naps == 2);
   CHECK(handled == 2);
   CHECK(longest > 100'000);  // microseconds: more than the trace took
+}
+
+TEST_CASE("a method that takes longer on one worker than on the other is named by top") {
+  WatchedJob job("slow");
+  for (;;) {  // until the machine lets it show
+    const std::string page = troupe_says({"top", "--once", "--seconds", "0.3", "--columns", "200", job.job});
+    UNSCOPED_INFO(page);
+    if (page.find("\n! Mill::grind is slower on w2: ") != std::string::npos) break;
+  }
+}
+
+TEST_CASE("a worker that is held to a tenth of a core is named by top") {
+  WatchedJob job("equal");
+  const pid_t pid = std::stoi(job.run.line("pid "));
+  std::atomic<bool> over{false};
+  std::thread holder([&] {
+    while (!over) {
+      kill(pid, SIGSTOP);
+      poll(nullptr, 0, 45);
+      kill(pid, SIGCONT);
+      poll(nullptr, 0, 5);
+    }
+  });
+  for (;;) {
+    const std::string page = troupe_says({"top", "--once", "--seconds", "0.5", "--columns", "200", job.job});
+    UNSCOPED_INFO(page);
+    if (page.find("\n! Mill::grind is slower on w2: ") != std::string::npos) break;
+  }
+  over = true;
+  holder.join();
+}
+
+TEST_CASE("a trace leaves out a worker that is stopped") {
+  WatchedJob job("stopped");
+  const pid_t pid = std::stoi(job.run.line("pid "));
+  REQUIRE(kill(pid, SIGSTOP) == 0);
+  const auto trace = nlohmann::json::parse(troupe_says({"trace", "--seconds", "0.1", "--json", job.job}));
+  bool called = false, handled = false;
+  for (const auto& event : trace.at("traceEvents")) {
+    const std::string name = event.value("name", "");
+    called |= name.starts_with("call Sleeper::nap w0 -> w2");
+    handled |= name.starts_with("handle ");
+  }
+  CHECK(called);
+  CHECK_FALSE(handled);
+  REQUIRE(kill(pid, SIGCONT) == 0);
 }
 
 TEST_CASE("a trace of some steps says where the time goes, by worker and method") {

@@ -87,12 +87,35 @@ void Trace::save(const std::string& path) const {
   file.commit();
 }
 
-Profile::Profile(internal::actors::Worker& worker, ProfileOptions options) : worker_(worker) {
+namespace {
+
+// Waits until all have answered, or that time is over.
+template <class T>
+void wait_for_all(const std::vector<std::pair<WorkerId, Future<T>>>& asked, Duration patience) {
+  const TimePoint end = Clock::system().now() + patience;
+  for (const auto& [id, future] : asked)
+    (void)future.wait_for(std::max<Duration>(end - Clock::system().now(), Duration(0)));
+}
+
+}  // namespace
+
+Profile::Profile(internal::actors::Worker& worker, ProfileOptions options)
+    : worker_(worker), patience_(options.patience) {
   std::vector<std::pair<WorkerId, Future<int64_t>>> begun;
   for (const auto& m : worker.members().all())
     begun.emplace_back(m.id, internal::actors::kProfileBegin.ask(worker, m.id, options.shapes));
   try {
-    for (auto& [id, future] : begun) parts_.emplace_back(id, future.get());
+    if (patience_ > Duration(0)) wait_for_all(begun, patience_);
+    for (auto& [id, future] : begun) {
+      if (patience_ == Duration(0) || future.is_ready()) {
+        if (patience_ == Duration(0) || future.peek()->ok()) parts_.emplace_back(id, future.get());
+        continue;
+      }
+      // One that begins late would note for nobody.
+      future.on_ready([&worker, of = id](const Result<int64_t>& number) {
+        if (number.ok()) (void)internal::actors::kProfileEnd.tell(worker, of, number.value());
+      });
+    }
   } catch (...) {
     (void)end();  // where it has begun
     throw;
@@ -110,14 +133,16 @@ Profile::~Profile() {
 Trace Profile::end() {
   if (std::exchange(ended_, true)) throw_invalid("[profile] has ended already: its trace was given then");
   internal::actors::Worker& worker = worker_;
-  const int64_t end =
-      worker.clock().now().time_since_epoch().count();  // what comes to be told is not of the profile
-  std::vector<Future<std::pair<std::vector<TraceEvent>, int64_t>>> noted;
+  // What comes to be told is not of the profile.
+  const int64_t end = worker.clock().now().time_since_epoch().count();
+  std::vector<std::pair<WorkerId, Future<std::pair<std::vector<TraceEvent>, int64_t>>>> noted;
   for (const auto& [id, number] : parts_)
-    noted.push_back(internal::actors::kProfileEnd.ask(worker, id, number));
+    noted.emplace_back(id, internal::actors::kProfileEnd.ask(worker, id, number));
+  if (patience_ > Duration(0)) wait_for_all(noted, patience_);
   std::vector<TraceEvent> all;
   int64_t missed = 0;
-  for (auto& future : noted) {
+  for (auto& [id, future] : noted) {
+    if (patience_ > Duration(0) && !future.is_ready()) continue;
     const auto& r = future.wait();
     if (!r.ok() && r.error().kind() == ErrorKind::disconnected) continue;
     auto [events, more] = r.value();

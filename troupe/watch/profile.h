@@ -10,6 +10,9 @@ namespace troupe {
 
 struct ProfileOptions {
   bool shapes = false;  ///< note the dtypes and shapes of tensors in messages
+  /// How long each worker may take to begin, and to give what it has; who takes longer is left out. Zero: as
+  /// long as calls may, and then it is an error.
+  Duration patience{};
 };
 
 /// What happened while a profile ran, by worker and time.
@@ -57,6 +60,7 @@ class Profile {
 
  private:
   internal::actors::Worker& worker_;
+  const Duration patience_;
   std::vector<std::pair<WorkerId, int64_t>> parts_;  // the number of this profile on each worker
   bool ended_ = false;
 };

@@ -165,6 +165,15 @@ std::string Questions::waits_json() {
 }
 
 std::string Questions::report_json() {
+  Lock lock(report_mutex_);
+  if (report_.empty() || Clock::system().now() - reported_ > kFresh) {
+    report_ = new_report();
+    reported_ = Clock::system().now();
+  }
+  return report_;
+}
+
+std::string Questions::new_report() {
   ordered_json workers = ordered_json::array();
   for (const auto& [member, said] : gather<actors::WorkerReport>(
            [&](WorkerId id) { return actors::ask_report(worker_, id, kMostActors); })) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "actors/worker/worker.h"
+#include "core/base/mutex.h"
 #include "troupe/watch/waits.h"
 
 namespace troupe::internal::watch {
@@ -14,6 +15,7 @@ namespace troupe::internal::watch {
 class Questions {
  public:
   static constexpr Duration kPatience = std::chrono::seconds(1);
+  static constexpr Duration kFresh = std::chrono::milliseconds(80);
 
   /// `job`: of its doors.
   Questions(actors::Worker& worker, std::string job);
@@ -24,6 +26,7 @@ class Questions {
   std::vector<Wait> waits();
   /// {"job", "program", "asked", "waits": [{"kind", "what", "waiting", "seconds", "left", "way"}]}.
   std::string waits_json();
+  /// Several that ask within kFresh have one answer, so that watchers cost what one costs.
   /// {"job", "program", "asked", "restarts", "workers": [{"worker", "steps", "busy", "actors", ...}]}.
   std::string report_json();
   /// Waits; false, at once, after stop().
@@ -37,10 +40,14 @@ class Questions {
   template <class T, class Ask>
   std::vector<std::pair<actors::Member, Result<T>>> gather(const Ask& ask);
   std::string why_silent(const actors::Member& member) const;
+  std::string new_report();
 
   actors::Worker& worker_;
   const std::string job_;
   std::shared_ptr<Patience> patience_;
+  Mutex report_mutex_;
+  std::string report_ TROUPE_GUARDED_BY(report_mutex_);  // the last one
+  TimePoint reported_ TROUPE_GUARDED_BY(report_mutex_){};
 };
 
 }  // namespace troupe::internal::watch

@@ -21,7 +21,7 @@ std::string trace_of(const std::string& arguments, watch::Questions& questions) 
                   "'; expected seconds, up to 60, or a number of steps, as in '20 steps'");
   actors::Worker& worker = questions.worker();
   const auto steps = [&] { return worker.progress().state(worker.clock().now()).steps; };
-  Profile profile(worker);
+  Profile profile(worker, {.patience = watch::Questions::kPatience});
   if (by_steps) {
     const int64_t last = steps() + static_cast<int64_t>(*number);
     const TimePoint end =

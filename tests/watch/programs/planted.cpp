@@ -77,6 +77,18 @@ struct Half : Actor {
   static constexpr auto remote = methods<&Half::forward>;
 };
 
+// Two of these do the same, unless one has more rounds.
+struct Mill : Actor {
+  explicit Mill(int64_t rounds) : rounds(rounds) {}
+  Tensor grind(Tensor x) {
+    for (int64_t i = 0; i < rounds; ++i) x = tanh(matmul(x, x));
+    return x;
+  }
+  int64_t process() { return getpid(); }
+  int64_t rounds;
+  static constexpr auto remote = methods<&Mill::grind, &Mill::process>;
+};
+
 void ready() {
   std::printf("planted\n");
   std::fflush(stdout);
@@ -98,6 +110,16 @@ void drive(Cluster& cluster, const std::string& what) {
       Tensor x = rand({16, 1});
       step.backward(mse_loss(b(a(x)).get(), sin(x)));
       optimizer.step(step);
+      if (i == 10) ready();
+    }
+  }
+  if (what == "equal" || what == "slow") {
+    auto a = cluster.spawn<Mill>("w1", 4), b = cluster.spawn<Mill>("w2", what == "slow" ? 16 : 4);
+    std::printf("pid %ld\n", static_cast<long>(b.call<&Mill::process>().get()));
+    for (int64_t i = 0;; ++i) {
+      const Tensor x = rand({64, 64});
+      const auto first = a.call<&Mill::grind>(x), second = b.call<&Mill::grind>(x);
+      (void)first.get(), (void)second.get();
       if (i == 10) ready();
     }
   }
