@@ -163,6 +163,15 @@ Everything everything_of(const Worker& worker, int64_t most_actors) {
   return out;
 }
 
+WorkerReport report_by(const std::string& worker, const Everything& all) {
+  WorkerReport out{worker,       {},          all.more_actors, all.methods,
+                   all.progress, all.process, all.clock,       all.metrics};
+  for (const Doer& d : all.actors)
+    out.actors.push_back(
+        {{d.owner, d.creator, d.number}, d.label, d.type, d.doing, d.seconds, d.queued, d.calls, d.busy});
+  return out;
+}
+
 }  // namespace
 
 void install_reports(Worker& worker) {
@@ -177,20 +186,11 @@ Future<std::vector<TypeReport>> ask_types(Worker& worker, WorkerId of) {
 
 Future<WorkerReport> ask_report(Worker& worker, WorkerId of, int64_t most_actors) {
   return kReport.ask(worker, of, most_actors)
-      .then([name = worker.members().name_of(of)](const Everything& all) {
-        WorkerReport out{name,         {},          all.more_actors, all.methods,
-                         all.progress, all.process, all.clock,       all.metrics};
-        for (const Doer& d : all.actors)
-          out.actors.push_back({{d.owner, d.creator, d.number},
-                                d.label,
-                                d.type,
-                                d.doing,
-                                d.seconds,
-                                d.queued,
-                                d.calls,
-                                d.busy});
-        return out;
-      });
+      .then([name = worker.members().name_of(of)](const Everything& all) { return report_by(name, all); });
+}
+
+WorkerReport report_of(const Worker& worker, int64_t most_actors) {
+  return report_by(worker.name(), everything_of(worker, most_actors));
 }
 
 std::vector<TypeReport> types_of(const Worker& worker) { return reports_of(all_of(worker)); }

@@ -66,6 +66,8 @@ void install_reports(Worker& worker);
 /// Asks worker `of`. Errors as of any call.
 Future<std::vector<TypeReport>> ask_types(Worker& worker, WorkerId of);
 Future<WorkerReport> ask_report(Worker& worker, WorkerId of, int64_t most_actors = kAllActors);
+/// Of this worker.
+WorkerReport report_of(const Worker& worker, int64_t most_actors = kAllActors);
 
 /// The types of this program, and those of the worker's hosting list.
 std::vector<TypeReport> types_of(const Worker& worker);

@@ -15,6 +15,7 @@
 #include "parallel/server/consistency/staleness_metrics.h"
 #include "parallel/tensor/meetings.h"
 #include "parallel/tensor/whole_model.h"
+#include "troupe/watch/report_text.h"
 #include "troupe/ways/ways_of_worker.h"
 
 namespace troupe {
@@ -36,6 +37,7 @@ std::shared_ptr<internal::rref::RefTable> install_layers(internal::actors::Worke
   parallel::install_whole_models(worker);
   tp::MeetingsOfWorker::install(worker);
   internal::WaysOfWorker::install(worker);
+  internal::watch::install_report_text(worker);
   return table;
 }
 

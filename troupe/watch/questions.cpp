@@ -1,72 +1,27 @@
 #include "troupe/watch/questions.h"
 
-#include <cmath>
 #include <condition_variable>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "actors/worker/reports.h"
+#include "actors/worker/open_calls.h"
 #include "core/base/mutex.h"
 #include "core/base/process_facts.h"
 #include "troupe/watch/doors.h"
+#include "troupe/watch/report_text.h"
 
 namespace troupe::internal::watch {
 namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int64_t kMostActors = 200;  // of each worker; the longest queues first
-
 // Labels may hold any bytes, from other processes: what is no UTF-8 is replaced.
 std::string text_of_json(const ordered_json& json) {
   return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-ordered_json number_or_null(double x) { return std::isfinite(x) ? ordered_json(x) : ordered_json(nullptr); }
-
 const char* kind_name(Wait::Kind kind) {
   return kind == Wait::silent ? "silent" : kind == Wait::cycle ? "cycle" : "cause";
-}
-
-ordered_json json_of(const actors::WorkerReport& r) {
-  ordered_json actors = ordered_json::array(), methods = ordered_json::array();
-  int64_t calls = 0, queued = 0;
-  double busy = 0, waited = 0;
-  for (const auto& a : r.actors) {
-    actors.push_back({{"actor", a.label},
-                      {"type", a.type},
-                      {"doing", a.doing},
-                      {"seconds", a.seconds},
-                      {"queued", a.queued},
-                      {"calls", a.calls},
-                      {"busy", a.busy}});
-  }
-  for (const auto& m : r.methods) {
-    methods.push_back({{"method", m.name}, {"calls", m.calls}, {"busy", m.busy}, {"queued", m.queued}});
-    calls += m.calls, busy += m.busy, waited += m.queued;
-  }
-  if (const auto at = r.metrics.find("queued_calls"); at != r.metrics.end()) queued = at->second;
-  return {{"worker", r.worker},
-          {"pid", r.process.pid},
-          {"program", r.process.program},
-          {"clock", r.clock},
-          {"steps", r.progress.steps},
-          {"steps_per_second", r.progress.per_second},
-          {"step_seconds", r.progress.median},
-          {"step_age", r.progress.age},
-          {"loss", number_or_null(r.progress.loss)},
-          {"cpu", r.process.cpu},
-          {"starved", r.process.starved},
-          {"memory", r.process.memory},
-          {"threads", r.process.threads},
-          {"calls", calls},
-          {"busy", busy},
-          {"waited_in_queues", waited},
-          {"queued", queued},
-          {"actors", actors},
-          {"more_actors", r.more_actors},
-          {"methods", methods},
-          {"metrics", r.metrics}};
 }
 
 }  // namespace
@@ -174,20 +129,23 @@ std::string Questions::report_json() {
 }
 
 std::string Questions::new_report() {
-  ordered_json workers = ordered_json::array();
-  for (const auto& [member, said] : gather<actors::WorkerReport>(
-           [&](WorkerId id) { return actors::ask_report(worker_, id, kMostActors); })) {
-    ordered_json one = said.ok() ? json_of(said.value())
-                                 : ordered_json{{"worker", member.name}, {"silent", said.error().message()}};
-    one["host"] = member.host;
-    workers.push_back(std::move(one));
-  }
   const char* restart = std::getenv("TROUPE_RESTART");
-  return text_of_json({{"job", job_},
-                       {"program", program_name()},
-                       {"asked", worker_.name()},
-                       {"restarts", restart && *restart ? std::atoi(restart) : 0},
-                       {"workers", workers}});
+  std::string text = text_of_json({{"job", job_},
+                                   {"program", program_name()},
+                                   {"asked", worker_.name()},
+                                   {"restarts", restart && *restart ? std::atoi(restart) : 0}});
+  text.back() = ',';
+  text += "\"workers\":[";
+  const char* between = "";
+  for (const auto& [member, said] :
+       gather<std::string>([&](WorkerId id) { return kReportText.ask(worker_, id); })) {
+    text += std::exchange(between, ",");
+    text += said.ok()
+                ? said.value()
+                : text_of_json(
+                      {{"worker", member.name}, {"silent", said.error().message()}, {"host", member.host}});
+  }
+  return text + "]}";
 }
 
 }  // namespace troupe::internal::watch

@@ -105,15 +105,6 @@ WatchDoor::~WatchDoor() {
   const uint64_t one = 1;
   (void)!write(stop_.get(), &one, sizeof one);
   thread_.join();
-  end_visits(true);
-}
-
-void WatchDoor::end_visits(bool all) {
-  visits_.remove_if([&](Visit& visit) {
-    if (!all && !visit.over) return false;
-    visit.thread.join();
-    return true;
-  });
 }
 
 void WatchDoor::serve() {
@@ -121,11 +112,10 @@ void WatchDoor::serve() {
     pollfd fds[] = {{listener_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}, {asked_.get(), POLLIN, 0}};
     if (poll(fds, 3, kBetweenLooks) < 0 && errno != EINTR) return;
     if (fds[1].revents) return;
-    end_visits(false);
-    if (step_takes_long()) begin_visit([this] { log_long_step(); });
+    if (step_takes_long()) visits_.run([this] { log_long_step(); });
     uint64_t times = 0;
     if (fds[2].revents && read(asked_.get(), &times, sizeof times) == sizeof times)
-      begin_visit([this] { log_all_waits(); });
+      visits_.run([this] { log_all_waits(); });
     if (!fds[0].revents) continue;
     Descriptor connection(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (connection) let_in(std::move(connection));
@@ -135,29 +125,13 @@ void WatchDoor::serve() {
 void WatchDoor::let_in(Descriptor connection) {
   const auto user = user_of(connection.get());
   if (!user || (*user != geteuid() && *user != 0)) return;  // without a word
-  if (visits_.size() >= kMostAtOnce)
-    return write_answer(connection.get(), stop_.get(), error_json("too many ask at once; ask again"));
-  begin_visit([this, visitor = std::make_shared<Descriptor>(std::move(connection))] {
+  const auto visitor = std::make_shared<Descriptor>(std::move(connection));
+  const bool begun = visits_.run([this, visitor] {
     const std::string question = read_question(visitor->get(), stop_.get());
     if (!question.empty()) write_answer(visitor->get(), stop_.get(), answer(question));
+    visitor->reset();
   });
-}
-
-void WatchDoor::begin_visit(std::function<void()> work) {
-  Visit& visit = visits_.emplace_back();
-  try {
-    visit.thread = start_thread("watch", [work = std::move(work), &over = visit.over]() mutable {
-      try {
-        work();
-      } catch (...) {  // the worker ends while it is asked
-        log::debug(std::string("[watch] ") + current_error().what());
-      }
-      work = nullptr;  // the connection closes
-      over = true;
-    });
-  } catch (const Error&) {  // no thread is left
-    visits_.pop_back();
-  }
+  if (!begun) write_answer(visitor->get(), stop_.get(), error_json("too many ask at once; ask again"));
 }
 
 void WatchDoor::log_all_waits() {

@@ -1,13 +1,13 @@
 // The door of a process: answers who watches, and says by itself when a step takes too long.
 #pragma once
-#include <atomic>
 #include <functional>
-#include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
+#include "troupe/watch/brief_threads.h"
 #include "troupe/watch/doors.h"
 #include "troupe/watch/questions.h"
 
@@ -38,28 +38,22 @@ class WatchDoor {
   static constexpr double kLongStep = 5;
 
  private:
-  struct Visit {
-    std::thread thread;
-    std::atomic<bool> over{false};
-  };
   WatchDoor(actors::Worker& worker, const std::string& job, Descriptor listener, Descriptor stop,
             Descriptor asked, std::map<std::string, Answer> more);
   void serve();
   void let_in(Descriptor connection);
-  void begin_visit(std::function<void()> work);
   void log_all_waits();
   std::string answer(const std::string& question);
   std::string logs_json(const std::string& from) const;
   bool step_takes_long();
   void log_long_step();
-  void end_visits(bool all);
 
   actors::Worker& worker_;
   Questions questions_;
   std::optional<std::chrono::steady_clock::time_point> said_long_;  // of the door's thread
   std::map<std::string, Answer> answers_;
   const Descriptor listener_, stop_, asked_;  // the last two: eventfd
-  std::list<Visit> visits_;                   // of the door's thread, and of its end
+  BriefThreads visits_{"watch", kMostAtOnce};
   std::thread thread_;
 };
 
