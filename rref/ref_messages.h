@@ -34,6 +34,8 @@ inline constexpr Service<void(std::string name)> kDropName{"ref.drop_name",
 /// Anybody to owner: which object has the name? A reference to it. (`type` may be empty: any.)
 inline constexpr Service<Value(std::string name, std::string type, bool wait)> kLookup{"ref.lookup",
                                                                                        {.in_context = true}};
+/// Anybody to owner: a tool asks for a reference to one of its actors.
+inline constexpr Service<Value(WorkerId creator, uint64_t number)> kRefer{"ref.refer", {.in_context = true}};
 /// Anybody to owner: a tool asks for all names, and the types of their objects.
 inline constexpr Service<std::map<std::string, std::string>()> kNames{"ref.names", {.in_context = true}};
 /// Anybody to owner: a tool asks what lives there. Of each object what it is, its names and its holders.

@@ -108,6 +108,12 @@ std::shared_ptr<RefTable> RefTable::install(actors::Worker& worker) {
   });
   kDropName.serve(worker, [t, &worker](const std::string& name) { t->on_drop_name(worker, name); });
   kLookup.serve_later(worker, [t](const auto& call, const auto&... asked) { t->on_lookup(call, asked...); });
+  kRefer.serve(worker, [t, &worker](WorkerId creator, uint64_t number) {
+    const auto cell = worker.find_actor({worker.id(), creator, number});
+    if (!cell) throw_invalid("[rref] " + worker.name() + " has no such actor any more");
+    const HandlePtr found = t->refer(*cell);
+    return Value(RefValue{found->id(), found->type(), kNoWorker, 0, found});
+  });
   kObjects.serve(worker, [t, &worker](int64_t limit) { return t->objects_here(worker, limit); });
   kNames.serve(worker, [t] { return t->names_here(); });
   actors::serve<kReady, made>(worker);

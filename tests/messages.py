@@ -14,7 +14,8 @@ FOLDERS = ("core", "ops", "net", "autograd", "actors", "nn", "optim", "data", "r
 FRAME = re.compile(r"actors/worker/(service|common_method|worker\w*)\.(h|cpp)")  # where messages have no types yet
 BY_HAND = re.compile(r"\b(add_service|add_actor_method|call_service)\s*\(|\bmethod_id\(\"")
 DECLARED = re.compile(r"((?:^[ ]*///[^\n]*\n)+)(?:inline )?constexpr (?:\w+::)*(Service|CommonMethod)<", re.M)
-GUESTS = "actors/worker/guests.h"  # what guests may call
+GUESTS = "actors/worker/guests.h"  # what guests may call, by lists
+OPEN = {"kOpenToGuests": "open to guests", "kOpenToControl": "open to guests for control"}
 ANY = re.compile(r"^(?:inline )?constexpr (?:\w+::)*(?:Service|CommonMethod)<", re.M)
 
 
@@ -50,12 +51,17 @@ def signature(type_, text):
 
 
 def open_to_guests(root):
-    """The names that the file lists."""
-    found = re.search(r"array<std::string_view, (\d+)> kOpenToGuests = \{([^}]*)\}", (root / GUESTS).read_text())
-    names = re.findall(r'"([^"]*)"', found[2])
-    if len(names) != int(found[1]):
-        sys.exit(f"{GUESTS}: kOpenToGuests has {found[1]} places for {len(names)} names")
-    return names
+    """The names that the file lists, and what the table says of them."""
+    said = {}
+    for list_, words in OPEN.items():
+        found = re.search(r"array<std::string_view, (\d+)> %s = \{([^}]*)\}" % list_, (root / GUESTS).read_text())
+        names = re.findall(r'"([^"]*)"', found[2])
+        if len(names) != int(found[1]):
+            sys.exit(f"{GUESTS}: {list_} has {found[1]} places for {len(names)} names")
+        for name in names:
+            if said.setdefault(name, words) != words:
+                sys.exit(f"{GUESTS}: {name} stands in both lists")
+    return said
 
 
 def declarations(root):
@@ -94,7 +100,7 @@ def declarations(root):
                 how += ["no deadline"] if "timeout = Duration(0)" in options else []
                 how += ["handled although its caller gives up"] if "detached" in options else []
                 how += ["also without its contents"] if "takes_unplaced" in options else []
-                how += ["open to guests"] if name in guests and found[2] == "Service" else []
+                how += [guests[name]] if name in guests and found[2] == "Service" else []
                 carried = f"`{', '.join(carried)}`" if carried else ""
                 answer = "" if result == "void" else f"`{result}`"
                 yield place, f"| `{name}` | {who} | {when} | {carried} | {answer} | {', '.join(how)} |", (name, carried, answer)

@@ -3,23 +3,62 @@
 #pragma once
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <optional>
+#include <set>
+#include <string>
 #include <string_view>
 
+#include "actors/cell/extension.h"
+#include "core/base/mutex.h"
 #include "net/protocol/standing.h"
+#include "net/transport.h"
 #include "net/wire/wire.h"
 
 namespace troupe::internal::actors {
 
+class Worker;
+
 inline bool is_guest(WorkerId id) { return net::standing_of(id) == net::Standing::guest; }
 
-/// Services by name. All others are refused, and so are methods of actors: a new message is for members alone
-/// until it stands here. tests/messages.py has it in the table of messages.
-inline constexpr std::array<std::string_view, 0> kOpenToGuests = {};
+/// Services by name: those that read. All others are refused, and so are methods of actors: a new message is
+/// for members alone until it stands here. tests/messages.py has it in the table of messages.
+inline constexpr std::array<std::string_view, 8> kOpenToGuests = {
+    "metrics",     "profile.begin", "profile.end",   "ref.names",
+    "ref.objects", "worker.calls",  "worker.report", "worker.types"};
 
-inline bool open_to_guests(const net::Call& call) {
-  return call.target.number == 0 &&
-         std::any_of(kOpenToGuests.begin(), kOpenToGuests.end(),
-                     [&](std::string_view name) { return net::method_id(name) == call.method; });
-}
+/// Besides, in a job that was started for it: what it takes to call actors, whose methods are open then, and
+/// to make some.
+inline constexpr std::array<std::string_view, 13> kOpenToControl = {
+    "call.argument", "call.hand_over", "call.status",    "ref.drop_name", "ref.expect",
+    "ref.give_back", "ref.lookup",     "ref.not_called", "ref.refer",     "ref.register",
+    "ref.set_name",  "ref.spawn",      "ref.unpin"};
+
+/// The guests of one worker. Thread-safe.
+class Guests final : public Extension {
+ public:
+  static Guests& install(Worker& worker);
+  /// Guests may call actors from now on; each of their calls is a line of the log.
+  void allow_control() { control_ = true; }
+  bool control() const { return control_; }
+  /// One has connected: what it holds here is let go when it has gone.
+  void came(const net::PeerInfo& guest);
+  /// What a guest must not send, as "may not call " goes on; empty: it may. `service`: the name of the one
+  /// that a call is for, if there is one.
+  std::optional<std::string> refused(const net::PeerInfo& guest, const net::Packet& packet,
+                                     const std::string& service);
+  /// The cluster ends: whatever they hold must not keep it.
+  void dismiss(const std::string& why);
+  void worker_lost(WorkerId id, const Error& why) override;
+
+ private:
+  explicit Guests(Worker& worker) : worker_(worker) {}
+  std::string method_of(const net::Call& call) const;
+  Worker& worker_;
+  std::atomic<bool> control_{false};
+  std::atomic<int64_t> calls_{0};
+  mutable Mutex mutex_;
+  std::set<WorkerId> there_ TROUPE_GUARDED_BY(mutex_);
+};
 
 }  // namespace troupe::internal::actors

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "actors/calls/traffic.h"
+#include "actors/worker/guests.h"
 
 namespace troupe::internal::actors {
 
@@ -45,7 +46,10 @@ void install_traffic(Worker& worker) {
     report.waits = std::move(waits);
     return report;
   });
-  kUnheard.serve(worker, [&worker] { return worker.unheard().take(); });
+  kUnheard.serve(worker, [&worker] {
+    worker.extension<Guests>()->dismiss("the cluster ends");
+    return worker.unheard().take();
+  });
   kAlive.serve(worker, [&worker] {
     std::vector<std::string> alive = worker.actor_labels();
     const auto metrics = worker.metrics();

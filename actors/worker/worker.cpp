@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "actors/worker/guests.h"
 #include "actors/worker/open_calls.h"
 #include "actors/worker/reports.h"
 #include "actors/worker/traffic_service.h"
@@ -53,6 +54,7 @@ Worker::Worker(WorkerOptions options)
                                  net::Reply& reply) { return pass_on(how, call, result, reply); },
                .late_arguments = late_arguments_} {
   set_grad_mode_note(note_of_grad_mode);
+  Guests::install(*this);
   install_traffic(*this);
   install_reports(*this);
   install_open_calls(*this);

@@ -109,6 +109,7 @@ void Worker::receive_call(net::Connection& connection, net::Call call) {
 }
 
 void Worker::on_accepted(std::shared_ptr<net::Connection> connection) {
+  if (is_guest(connection->peer().id)) extension<Guests>()->came(connection->peer());
   const auto refusal = links_.accepted(connection);
   if (!refusal) return;
   log::warning(name() + ": refused a connection of w" + std::to_string(connection->peer().id) + ": " +
@@ -129,8 +130,9 @@ void Worker::on_message(net::Connection& connection, net::Message message) {
     if (guest) {
       const auto* call = std::get_if<net::Call>(&packet);
       const auto service = call && call->target.number == 0 ? services_.find(call->method) : services_.end();
-      if (!call || !open_to_guests(*call))
-        return refuse_guest(connection, packet, service == services_.end() ? "that" : service->second.name);
+      const std::string name = service == services_.end() ? "" : service->second.name;
+      if (const auto what = extension<Guests>()->refused(connection.peer(), packet, name))
+        return refuse_guest(connection, packet, *what);
     }
     if (!parked_.hold(connection, packet, sender)) take_in(connection, std::move(packet));
   } catch (const Error& e) {

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <regex>
 
+#include "core/base/log.h"
 #include "tests/support/folder.h"
 #include "tests/support/places.h"
 #include "tests/support/two_workers.h"
@@ -15,6 +16,13 @@ using namespace troupe;
 using namespace troupe::internal;
 
 namespace {
+
+constexpr const char* kWithoutControl = ": the job was started without --control of troupe run";
+
+template <size_t N>
+bool lists(const std::array<std::string_view, N>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 constexpr auto kAnyTime = std::chrono::seconds(60);
 
@@ -45,8 +53,9 @@ class Guest : public net::Events {
     news_.notify_all();
   }
   /// What a call is answered with, if it is refused.
-  std::string refusal(const ObjectId& target, const std::string& method) {
+  std::string refusal(const ObjectId& target, const std::string& method, uint64_t context = 0) {
     net::Call call;
+    call.context = context;
     call.id = ++calls_;
     call.target = target;
     call.method = net::method_id(method);
@@ -99,24 +108,49 @@ TEST_CASE("a guest may call none of the declared messages but those that are ope
   const ObjectId worker{1, kNoWorker, 0}, actor = two.worker(1).actors().front()->id();
   auto names = declared_messages();
   CHECK(names.size() > 80);
-  std::erase_if(names, [](const std::string& name) {
-    return std::find(actors::kOpenToGuests.begin(), actors::kOpenToGuests.end(), name) !=
-           actors::kOpenToGuests.end();
-  });
+  std::erase_if(names, [](const std::string& name) { return lists(actors::kOpenToGuests, name); });
   size_t served = 0;
   for (const std::string& name : names) {
     INFO(name);
     const std::string text = guest.refusal(worker, name);
     CHECK_THAT(text, Catch::StartsWith("[call] guest is a guest of the cluster, and may not call "));
-    served += text.ends_with(" " + name);
-    CHECK_THAT(guest.refusal(actor, name), Catch::EndsWith("and may not call that"));
+    const bool control = lists(actors::kOpenToControl, name);
+    served += text.ends_with(" " + name + (control ? kWithoutControl : ""));
+    CHECK_THAT(guest.refusal(actor, name), Catch::StartsWith("[call] guest is a guest of the cluster") &&
+                                               Catch::EndsWith(kWithoutControl));
   }
   CHECK(served > 30);  // so those were services of this worker
   for (const char* method : {"add", "total", "Ledger::add", "no such thing"}) {
-    CHECK_THAT(guest.refusal(actor, method), Catch::EndsWith("and may not call that"));
+    CHECK_THAT(guest.refusal(actor, method), Catch::EndsWith(kWithoutControl));
     CHECK_THAT(guest.refusal(worker, method), Catch::EndsWith("and may not call that"));
   }
   CHECK(ledger.call<&Ledger::total>().get() == 7);
+}
+
+TEST_CASE("a guest of a job for control may call methods of actors, and the services that control takes") {
+  testing::TwoWorkers two(hosting<Ledger>());
+  const auto ledger = two.spawn<Ledger>();
+  ledger.call<&Ledger::add>(7).get();
+  two.worker(1).extension<actors::Guests>()->allow_control();
+  Guest guest(two.worker(1));
+  const ObjectId worker{1, kNoWorker, 0}, actor = two.worker(1).actors().front()->id();
+  size_t refused = 0;
+  for (const std::string& name : declared_messages()) {
+    INFO(name);
+    if (lists(actors::kOpenToGuests, name) || lists(actors::kOpenToControl, name)) continue;
+    const std::string text = guest.refusal(worker, name);
+    CHECK_THAT(text, Catch::StartsWith("[call] guest is a guest of the cluster, and may not call "));
+    refused += text.ends_with(" " + name);
+  }
+  CHECK(refused > 30);
+  static std::string logged;
+  log::set_sink([](log::Level, const std::string& line) { logged += line + "\n"; });
+  CHECK(guest.refusal(actor, "total") == "no refusal");
+  CHECK(guest.refusal(worker, "ref.names") == "no refusal");
+  log::set_sink(nullptr);
+  CHECK(logged == "[control] call 1 of a guest, by guest: Ledger::total on Ledger#0:1 on w1\n");
+  CHECK_THAT(guest.refusal(actor, "total", /*context=*/5),
+             Catch::EndsWith(" in a context: gradients are recorded for members alone"));
 }
 
 TEST_CASE("whatever else a guest sends ends its connection, and nobody else's") {
@@ -134,5 +168,5 @@ TEST_CASE("whatever else a guest sends ends its connection, and nobody else's") 
   }
   ledger.call<&Ledger::add>(5).get();
   CHECK(ledger.call<&Ledger::total>().get() == 5);
-  CHECK(two.worker(1).members().find(net::kFirstGuest) == std::nullopt);
+  CHECK(two.worker(1).members().all().size() == 2);
 }

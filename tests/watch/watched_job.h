@@ -20,7 +20,8 @@ inline std::string troupe_says(std::vector<std::string> arguments) {
 /// The planted program, as three processes, with its cause in place.
 class WatchedJob {
  public:
-  explicit WatchedJob(const std::string& what) : run({"-n", "3", program("planted"), what}) {
+  explicit WatchedJob(const std::string& what, std::vector<std::string> flags = {})
+      : run(arguments(std::move(flags), what)) {
     run.await("planted\n");
     job = run.line("job ");
   }
@@ -43,6 +44,12 @@ class WatchedJob {
 
   Launcher run;
   std::string job;
+
+ private:
+  static std::vector<std::string> arguments(std::vector<std::string> flags, const std::string& what) {
+    flags.insert(flags.end(), {"-n", "3", program("planted"), what});
+    return flags;
+  }
 };
 
 }  // namespace troupe::testing

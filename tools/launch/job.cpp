@@ -159,6 +159,7 @@ Variables common_variables(const RunOptions& options, const Job& job, const Shar
                 {"TROUPE_JOB", job.id},
                 {"TROUPE_TOKEN", job.token},
                 {"TROUPE_RESTART", text(job.restart)}};
+  if (options.control) all.emplace_back("TROUPE_CONTROL", "1");
   if (!options.rehearsal.empty()) all.emplace_back(internal::Rehearsal::kVariable, options.rehearsal);
   return all;
 }

@@ -183,6 +183,8 @@ std::optional<int> parse_run(const std::vector<std::string>& arguments, RunOptio
       .add("--max-restarts", options.max_restarts,
            "start all again when one is killed or lost, so often without a checkpoint in between",
            {0, 1000000})
+      .add("--control", options.control,
+           "let guests call its actors: troupe repl --attach, of this user on a host of the job")
       .add("--rehearse", options.rehearse,
            "run the first 12 steps of its Job twice, with kills the second time, and name what differs")
       .add("--log-dir", options.log_dir, "also write each worker's output to DIR/w<rank>.log")

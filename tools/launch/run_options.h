@@ -41,6 +41,7 @@ struct RunOptions {
   double grace = 12;             ///< seconds between asking processes to end and killing them
   bool prefix_all = false, dry_run = false, check = false;
   int64_t max_restarts = 0;          ///< of all processes, without a checkpoint between them
+  bool control = false;              ///< guests of the job may call its actors
   bool rehearse = false;             ///< first steps only, killed and compared
   std::string rehearsal;             ///< of this run, for its workers; empty: it is none
   bool keep_going = false;           ///< a worker that fails, other than w0, does not end the job

@@ -10,8 +10,9 @@
 namespace troupe::repl {
 
 struct ReplOptions {
-  int workers = 0;      ///< -n; 0: not given
-  std::string program;  ///< whose workers are started; empty: the shell's own
+  int workers = 0;                    ///< -n; 0: not given
+  std::optional<std::string> attach;  ///< --attach: a running job
+  std::string program;                ///< whose workers are started; empty: the shell's own
   std::vector<std::string> program_arguments;
   std::optional<std::string> code;     ///< -e
   std::string script;                  ///< file.lua; "-": standard input

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "actors/cluster/join.h"
+#include "actors/worker/guests.h"
 #include "actors/worker/reports.h"
 #include "autograd/distributed/optim/hosted_module.h"
 #include "autograd/distributed/optim/module_actor.h"
@@ -150,6 +151,7 @@ struct Process : WorkerStack {
                      .on_full = options.on_full}) {
     if (!options.elastic) check_names(options.device_maps, static_cast<int>(e.world));
     internal::JobSaver::install(worker(), options.checkpoints.dir);
+    if (e.control) worker().extension<internal::actors::Guests>()->allow_control();
   }
   /// Opens the transport; everything that serves messages has been installed.
   void open(const LaunchEnvironment& e, const ClusterOptions& options) {

@@ -25,6 +25,7 @@
 #include "troupe/cluster/exit_code.h"
 #include "troupe/launch/stop.h"
 #include "troupe/launch/stop_request.h"
+#include "troupe/watch/attachment.h"
 #include "troupe/watch/title.h"
 #include "troupe/watch/trace_answer.h"
 #include "troupe/watch/watch_door.h"
@@ -214,9 +215,17 @@ void set_title() {
 // What can be asked while a worker lives: by its door, and by SIGUSR1.
 class Watched {
  public:
-  Watched(Signals& signals, internal::actors::Worker& worker, const std::string& job)
+  Watched(Signals& signals, internal::actors::Worker& worker,
+          const std::optional<LaunchEnvironment>& environment)
       : signals_(signals),
-        door_(internal::watch::WatchDoor::open(worker, job, {{"trace", internal::trace_of}})) {
+        door_(internal::watch::WatchDoor::open(
+            worker, job_name(environment),
+            {{"trace", internal::trace_of},
+             {"attach", [&environment](const std::string&, internal::watch::Questions& questions) {
+                return internal::watch::Attachment::to(questions.worker(), questions.job(),
+                                                       environment ? &*environment : nullptr)
+                    .json();
+              }}})) {
     signals_.on_question([this] {
       if (door_) door_->log_waits();
     });
@@ -268,7 +277,7 @@ int launch_with(Signals& signals, internal::actors::TypeRegistry hosting,
       launcher.complete();
       joined = true;
       check_room(kRoom);
-      const Watched watched(signals, process->worker(), job_name(environment));
+      const Watched watched(signals, process->worker(), environment);
       EndWatch& watching = watch_over({&process->worker()});
       signals.on_signal([&] {
         // The driver's job may save first what lives here.
@@ -305,7 +314,7 @@ int launch_with(Signals& signals, internal::actors::TypeRegistry hosting,
     }
     joined = true;
     check_room(kRoom);
-    const Watched watched(signals, cluster->worker(), job_name(environment));
+    const Watched watched(signals, cluster->worker(), environment);
     EndWatch& watching = watch_over(cluster->workers_here());
     return ended(drive(*cluster, signals, watching, driver, options.shutdown_timeout));
   } catch (...) {  // std::bad_alloc, too

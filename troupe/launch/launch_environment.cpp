@@ -283,6 +283,7 @@ std::optional<LaunchEnvironment> LaunchEnvironment::read(const Lookup& lookup) {
   e.polling = parse_switch("TROUPE_POLLING", lookup("TROUPE_POLLING"));
   e.callers_read = parse_switch("TROUPE_CALLERS_READ", lookup("TROUPE_CALLERS_READ"));
   e.shared_memory = parse_switch("TROUPE_SHARED_MEMORY", lookup("TROUPE_SHARED_MEMORY"));
+  e.control = parse_switch("TROUPE_CONTROL", lookup("TROUPE_CONTROL").value_or("0"));
   e.encryption = parse_encryption(lookup("TROUPE_TLS"));
   for (const Dialect* dialect : kDialects) {
     std::string rank_name = dialect->rank;

@@ -44,6 +44,7 @@ struct LaunchEnvironment {
   bool polling = true;        ///< TROUPE_POLLING=0: every wait sleeps at once
   bool callers_read = true;   ///< TROUPE_CALLERS_READ=0: a thread that waits leaves reading to another
   bool shared_memory = true;  ///< TROUPE_SHARED_MEMORY=0: between processes of a host, sockets only
+  bool control = false;       ///< TROUPE_CONTROL=1: guests of the job may call its actors
   Encryption encryption = Encryption::off;  ///< TROUPE_TLS=1: between hosts; require: every TCP link
   /// TROUPE_TLS_CERTIFICATE, TROUPE_TLS_KEY, TROUPE_TLS_CA; none: the keys of links follow from the token.
   Certificate certificate;

@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "actors/worker/guests.h"
 #include "autograd/distributed/optim/module_actor.h"
 #include "core/base/error.h"
+#include "rref/ref_messages.h"
 #include "script/show.h"
 #include "tools/repl/lua/interpreter.h"
 #include "tools/repl/lua/objects.h"
@@ -161,6 +163,8 @@ int all_of(lua_State* L) {
 
 int make_context(lua_State* L) {
   Interpreter& interpreter = of(L);
+  if (internal::actors::is_guest(interpreter.session().worker().id()))
+    throw_invalid("[context] a guest of a job records no gradients: call outside a context");
   auto step = std::make_shared<script::Step>(interpreter.session().worker());
   interpreter.enter(L, step);
   put<StepObject>(L, step);
@@ -264,12 +268,14 @@ std::vector<AnyRef> actors_at(lua_State* L, int at, const char* call, int depth 
   }
   return out;
 }
+std::vector<script::WorkerReport> reports_of_all(lua_State* L) {
+  return ask_all(L, [](auto& worker, WorkerId id) { return internal::actors::ask_report(worker, id); });
+}
 // ps(), ps(actors)
 int ps(lua_State* L) {
   std::optional<std::vector<AnyRef>> wanted;
   if (!lua_isnone(L, 1)) wanted = actors_at(L, 1, "ps(actors)");
-  const auto reports =
-      ask_all(L, [](auto& worker, WorkerId id) { return internal::actors::ask_report(worker, id); });
+  const auto reports = reports_of_all(L);
   size_t wide = 28;  // the column of actors
   for (const auto& report : reports)
     for (const auto& actor : report.actors) wide = std::max(wide, actor.label.size());
@@ -302,6 +308,29 @@ Value inspected(lua_State* L, const AnyRef& actor) {
       if (!a.doing.empty()) out["seconds"] = a.seconds;
     }
   return out;
+}
+// actor("Half#1"), actor("Half#0:3 on w1"): a reference to what ps() lists.
+int find_actor(lua_State* L) {
+  const std::string name(text_at(L, 1));
+  std::vector<ObjectId> found;
+  std::vector<std::string> labels;
+  for (const auto& report : reports_of_all(L))
+    for (const auto& a : report.actors) {
+      labels.push_back(a.label);
+      if (a.label == name || a.label.starts_with(name + " on ")) found.push_back(a.id);
+    }
+  if (found.size() > 1)
+    throw_invalid("[actor] several workers have a " + name + ": write \"" + name + " on w1\"");
+  if (found.empty()) {
+    const std::string near = nearest(name, labels);
+    throw_invalid("[actor] no actor is '" + name + "'; " +
+                  (near.empty() ? "ps() lists those that there are" : "did you mean '" + near + "'?"));
+  }
+  script::Session& session = of(L).session();
+  const ObjectId id = found[0];
+  put<AnyRef>(L, Codec<AnyRef>::from(session.get(
+                     internal::rref::kRefer.ask(session.worker(), id.owner, id.creator, id.number))));
+  return 1;
 }
 // inspect(actor), inspect(served)
 int inspect(lua_State* L) {
@@ -355,6 +384,7 @@ void open_cluster(lua_State* L) {
                                                                {"ps", guarded<ps>},
                                                                {"waits", guarded<waits>},
                                                                {"inspect", guarded<inspect>},
+                                                               {"actor", guarded<find_actor>},
                                                                {"metrics", guarded<metrics>}})
     lua_register(L, name, f);
 }

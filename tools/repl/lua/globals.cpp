@@ -77,6 +77,8 @@ constexpr HelpEntry kGlobals[] = {
     {"waits", "waits()",
      "Prints what calls without an answer wait for, on all workers: the cause first, with how many wait and "
      "since when."},
+    {"actor", "actor(name) -> reference",
+     "Refers to an actor that ps() lists: \"Half#1\", or \"Half#1 on w1\" where several workers have one."},
     {"inspect", "inspect(reference or served) -> table",
      "What one actor is doing, and for how long; of what serve() gave, a list with the state of each "
      "server."},

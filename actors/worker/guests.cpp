@@ -1,0 +1,81 @@
+#include "actors/worker/guests.h"
+
+#include "actors/cell/actor_cell.h"
+#include "actors/worker/worker.h"
+#include "core/base/log.h"
+
+namespace troupe::internal::actors {
+namespace {
+
+template <size_t N>
+bool lists(const std::array<std::string_view, N>& names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+// Those that change what the job has, rather than keep count of references or pass arguments on.
+bool worth_a_line(std::string_view service) {
+  return service == "ref.spawn" || service == "ref.set_name" || service == "ref.drop_name";
+}
+
+// What it is about: "ref.spawn of Half".
+std::string text_of(const std::string& service, const net::Call& call) {
+  std::string text = service;
+  for (const Value& argument : call.args)
+    if (const auto* name = argument.get_if<std::string>(); name && !name->empty())
+      return text + " of " + *name;
+  return text;
+}
+
+}  // namespace
+
+Guests& Guests::install(Worker& worker) {
+  return worker.add_extension(std::unique_ptr<Guests>(new Guests(worker)));
+}
+
+void Guests::came(const net::PeerInfo& guest) {
+  worker_.members().add({guest.id, guest.name, "", {}}, Members::Listed::no);
+  Lock lock(mutex_);
+  there_.insert(guest.id);
+}
+
+// "Half::forward on Half#1 on w1"; empty if there is no such method.
+std::string Guests::method_of(const net::Call& call) const {
+  const auto cell = worker_.find_actor(call.target);
+  const size_t method = cell ? cell->find_method(call.method) : ActorCell::kUnknown;
+  return method == ActorCell::kUnknown ? "" : cell->method_label(method);
+}
+
+std::optional<std::string> Guests::refused(const net::PeerInfo& guest, const net::Packet& packet,
+                                           const std::string& service) {
+  const bool control = control_;
+  const auto* call = std::get_if<net::Call>(&packet);
+  if (!call) return control ? std::nullopt : std::optional<std::string>("that");  // of calls that it made
+  const bool to_actor = call->target.number != 0;
+  if (!to_actor && lists(kOpenToGuests, service)) return {};
+  if (!to_actor && !lists(kOpenToControl, service)) return service.empty() ? "that" : service;
+  std::string what = to_actor ? method_of(*call) : text_of(service, *call);
+  if (!control)
+    return (what.empty() ? "that" : what) + ": the job was started without --control of troupe run";
+  if (call->context != 0)
+    return (what.empty() ? "that" : what) + " in a context: gradients are recorded for members alone";
+  if (to_actor || worth_a_line(service))
+    log::warning("[control] call " + std::to_string(++calls_) + " of a guest, by " + guest.name + ": " +
+                 (what.empty() ? "an actor that is not there, or has no such method" : what));
+  return {};
+}
+
+void Guests::dismiss(const std::string& why) {
+  std::set<WorkerId> there;
+  {
+    Lock lock(mutex_);
+    there = there_;
+  }
+  for (const WorkerId id : there) worker_.lose(id, Error(ErrorKind::disconnected, why));
+}
+
+void Guests::worker_lost(WorkerId id, const Error&) {
+  Lock lock(mutex_);
+  there_.erase(id);
+}
+
+}  // namespace troupe::internal::actors
