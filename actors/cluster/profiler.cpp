@@ -4,6 +4,7 @@
 
 #include "actors/cell/actor_cell.h"
 #include "actors/worker/late_messages.h"
+#include "core/base/operator_span.h"
 
 namespace troupe::internal::actors {
 namespace {
@@ -19,14 +20,22 @@ std::string parent_here() {
   return handled ? key_of_call(handled->from(), const_cast<Invocation*>(handled)->call()) : std::string();
 }
 
+// How many workers of this process have a profile that wants operators.
+Mutex watchers_mutex;
+int watchers TROUPE_GUARDED_BY(watchers_mutex) = 0;
+
+bool is_operator(const TraceEvent& event) { return event.mode == "operator"; }
+
 }  // namespace
 
 Profiler& Profiler::install(Worker& worker) {
   auto owned = std::unique_ptr<Profiler>(new Profiler(worker));
   Profiler* profiler = owned.get();
   worker.add_extension(std::move(owned));
-  kProfileBegin.serve(
-      worker, [profiler](Invocation& call, bool shapes) { return profiler->begin(call.from(), shapes); });
+  kProfileBegin.serve(worker, [profiler](Invocation& call, bool shapes, bool operators) {
+    return profiler->begin(call.from(), shapes, operators);
+  });
+  kProfileClock.serve(worker, [profiler] { return profiler->now(); });
   kProfileEnd.serve(
       worker, [profiler](Invocation& call, int64_t number) { return profiler->end(call.from(), number); });
   return *profiler;
@@ -34,7 +43,7 @@ Profiler& Profiler::install(Worker& worker) {
 
 // ---- profiles
 
-int64_t Profiler::begin(WorkerId owner, bool shapes) {
+int64_t Profiler::begin(WorkerId owner, bool shapes, bool operators) {
   int64_t number;
   bool first;
   {
@@ -42,9 +51,10 @@ int64_t Profiler::begin(WorkerId owner, bool shapes) {
     if (auto why = worker_.members().loss(owner)) throw *why;  // worker_lost() has been here
     on_ = true;
     if (shapes) shapes_ = true;
+    if (operators) wants_operators(true);
     first = scopes_.empty();
     number = ++last_scope_;
-    scopes_.emplace(number, Scope{owner, first_ + events_.size(), missed_, shapes});
+    scopes_.emplace(number, Scope{owner, first_ + events_.size(), missed_, shapes, operators});
   }
   if (first) note_open_calls();
   {
@@ -75,6 +85,7 @@ std::pair<std::vector<TraceEvent>, int64_t> Profiler::end(WorkerId owner, int64_
                   events_.end());
     if (!scope.shapes)
       for (auto& e : events) e.shapes.clear();
+    if (!scope.operators) std::erase_if(events, is_operator);
     missed = missed_ - scope.missed;
     drop(at);
   }
@@ -83,15 +94,49 @@ std::pair<std::vector<TraceEvent>, int64_t> Profiler::end(WorkerId owner, int64_
 
 void Profiler::drop(std::map<int64_t, Scope>::iterator scope) {
   scopes_.erase(scope);
-  bool shapes = false;
-  for (const auto& [number, s] : scopes_) shapes |= s.shapes;
+  bool shapes = false, operators = false;
+  for (const auto& [number, s] : scopes_) shapes |= s.shapes, operators |= s.operators;
   shapes_ = shapes;
+  wants_operators(operators);
   if (!scopes_.empty()) return;
   on_ = false;
   first_ += events_.size();
   events_.clear();
   calls_.clear();
   handling_.clear();
+}
+
+// The hooks are there while any worker of the process wants them.
+void Profiler::wants_operators(bool yes) {
+  static constexpr OperatorHooks kHooks{operator_begins, operator_ends};
+  if (operators_.exchange(yes) == yes) return;
+  Lock lock(watchers_mutex);
+  watchers += yes ? 1 : -1;
+  operator_hooks.store(watchers ? &kHooks : nullptr, std::memory_order_release);
+}
+
+void Profiler::stop() {
+  Lock lock(mutex_);
+  wants_operators(false);
+}
+
+uint64_t Profiler::operator_begins(const char* name) {
+  Worker* const worker = frame().worker.get();
+  Profiler* const profiler = worker ? worker->extension<Profiler>() : nullptr;
+  if (!profiler || !profiler->operators_) return 0;
+  TraceEvent event{.mode = "operator", .name = name, .begin = profiler->now()};
+  event.worker = event.peer = worker->id();
+  event.context = static_cast<int64_t>(frame().context);
+  event.parent = parent_here();
+  return profiler->note(std::move(event));
+}
+
+void Profiler::operator_ends(uint64_t event) {
+  Worker* const worker = frame().worker.get();
+  Profiler* const profiler = worker ? worker->extension<Profiler>() : nullptr;
+  if (!profiler) return;
+  Lock lock(profiler->mutex_);
+  profiler->finish(event);
 }
 
 void Profiler::worker_lost(WorkerId id, const Error&) {

@@ -19,7 +19,8 @@ namespace troupe::internal::actors {
 struct TraceEvent {
   /// call, tell, remote: at the caller, until its answer is there. handle: at the callee, from the arrival of
   /// the call to its answer. send, receive: a message of a backward pass, or a result that goes straight to
-  /// the call that takes it. backward, part, span: work. group: an operation.
+  /// the call that takes it. backward, part, span: work. group: an operation. operator: one
+  /// of tensors, if they were asked for; on a GPU, its launch.
   std::string mode;
   std::string name;    ///< "Layer::forward"
   int64_t begin = 0;   ///< ns of the worker's clock
@@ -68,6 +69,7 @@ class Profiler final : public Interceptor {
   void store_result(Invocation& invocation, const Result<Value>& result) override;
   void incoming_reply(const CallerState& caller, net::Reply& reply) override;
   void worker_lost(WorkerId id, const Error&) override;
+  void stop() override;
 
   static constexpr size_t kMaxEvents = 1'000'000;  ///< more are counted, and not kept
 
@@ -77,7 +79,7 @@ class Profiler final : public Interceptor {
     WorkerId owner;
     uint64_t first;  // event
     uint64_t missed;
-    bool shapes;
+    bool shapes, operators;
     std::vector<uint64_t> before = {};  // events of calls that had begun
   };
   uint64_t note(TraceEvent event);  // its number; 0: not kept
@@ -91,11 +93,14 @@ class Profiler final : public Interceptor {
                       ValueList& values) const;
   void drop(std::map<int64_t, Scope>::iterator scope) TROUPE_REQUIRES(mutex_);
   int64_t now() const { return worker_.clock().now().time_since_epoch().count(); }
-  int64_t begin(WorkerId owner, bool shapes);
+  int64_t begin(WorkerId owner, bool shapes, bool operators);
+  void wants_operators(bool yes) TROUPE_REQUIRES(mutex_);
+  static uint64_t operator_begins(const char* name);
+  static void operator_ends(uint64_t event);
   std::pair<std::vector<TraceEvent>, int64_t> end(WorkerId owner, int64_t number);
 
   Worker& worker_;
-  std::atomic<bool> on_{false}, shapes_{false};
+  std::atomic<bool> on_{false}, shapes_{false}, operators_{false};
   mutable Mutex mutex_;
   std::map<int64_t, Scope> scopes_ TROUPE_GUARDED_BY(mutex_);
   int64_t last_scope_ TROUPE_GUARDED_BY(mutex_) = 0;
@@ -108,7 +113,9 @@ class Profiler final : public Interceptor {
 };
 
 /// The worker that profiles, to all: a profile begins. Its number on that worker.
-inline constexpr Service<int64_t(bool shapes)> kProfileBegin{"profile.begin"};
+inline constexpr Service<int64_t(bool shapes, bool operators)> kProfileBegin{"profile.begin"};
+/// The worker that profiles, to workers of other hosts: what time is it there? In ns of its clock.
+inline constexpr Service<int64_t()> kProfileClock{"profile.clock"};
 /// The worker that profiles, to all: it ends. Its events, and how many there were besides.
 inline constexpr Service<std::pair<std::vector<TraceEvent>, int64_t>(int64_t number)> kProfileEnd{
     "profile.end"};

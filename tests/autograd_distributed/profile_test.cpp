@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "core/base/operator_span.h"
 #include "tests/support/error_of.h"
 #include "troupe/profile.h"
 #include "troupe/troupe.h"
@@ -218,4 +219,28 @@ TEST_CASE("parallel calls keep their events apart, and all are in the timeline, 
     }
   CHECK_THAT(trace.json(), Catch::Contains("call Scale::number w0 -> w1") &&
                                Catch::Contains("handle Scale::number w0 -> w2"));
+}
+
+TEST_CASE("operators are events of a profile that asks for them, and of no other") {
+  auto cluster = Cluster::in_process(3, hosting<Scale>());
+  auto a = cluster->spawn<Scale>("w1", 2.0);
+  NoGradGuard guard;
+  const Tensor x = tensor({1, 2}, float32);
+  Profile plain(*cluster);
+  {
+    Profile profile(*cluster, {.operators = true});
+    (void)a.call<&Scale::forward>(x).get();
+    (void)ops::add(x, x);  // of no worker's: the driver's thread
+    const Trace trace = profile.end();
+    const auto handled = only(trace, "handle", "Scale::forward"), applied = only(trace, "operator");
+    CHECK(applied.name == "mul");
+    CHECK(applied.worker == 1);
+    CHECK(applied.parent == handled.key);
+    CHECK(within(applied, handled));
+  }
+  CHECK(internal::operator_hooks == nullptr);
+  (void)a.call<&Scale::forward>(x).get();
+  const Trace trace = plain.end();
+  CHECK(of(trace, "operator").empty());
+  CHECK(of(trace, "handle", "Scale::forward").size() == 2);
 }

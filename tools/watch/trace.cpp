@@ -12,15 +12,18 @@ int trace_main(Asking& asking, Flags& flags, const std::vector<std::string>& arg
   double seconds = 1;
   std::optional<int64_t> steps;
   std::string file = "trace.json";
+  bool operators = false;
   flags.add("-s,--seconds", seconds, "to follow the job for", {0.01, 60})
       .add("--steps", steps, "of the driver to follow instead, for a minute at most", {1, 1e6})
+      .add("--operators", operators, "note each operator of tensors, too")
       .output("-o,--output", file, "where the timeline goes, for ui.perfetto.dev")
       .add("--json", asking.json, "print the timeline, and write no file");
   if (auto code = flags.parse(arguments, std::cout, std::cerr)) return *code;
   if (auto code = asking.find(true)) return *code;
   if (!asking.json) flags.check_outputs();
   const std::string question =
-      steps ? "trace " + std::to_string(*steps) + " steps" : "trace " + std::to_string(seconds);
+      (steps ? "trace " + std::to_string(*steps) + " steps" : "trace " + std::to_string(seconds)) +
+      (operators ? " with operators" : "");
   // Whoever is asked answers when the time is over, so one is asked: the driver, or the next that is there.
   std::string answer;
   for (const auto& door : asking.jobs[0].doors) {

@@ -1,6 +1,9 @@
 #include "troupe/watch/profile.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <map>
 
 #include "core/base/chrome_trace.h"
 #include "data/formats/file.h"
@@ -21,7 +24,7 @@ std::string title(const TraceEvent& e) {
   const std::string here = "w" + std::to_string(e.worker), there = "w" + std::to_string(e.peer);
   if (at_sender(e)) return e.mode + " " + e.name + " " + here + " -> " + there;
   if (at_receiver(e)) return e.mode + " " + e.name + " " + there + " -> " + here;
-  return e.mode == "span" ? e.name : e.mode + " " + e.name + " on " + here;
+  return e.mode == "span" || e.mode == "operator" ? e.name : e.mode + " " + e.name + " on " + here;
 }
 
 // Rows of one worker, so that what overlaps in time stands below each other.
@@ -40,8 +43,17 @@ class Lanes {
 
 }  // namespace
 
-Trace::Trace(std::vector<TraceEvent> events, int64_t missed, int64_t end)
-    : events_(std::move(events)), missed_(missed), end_(end) {
+Trace::Trace(std::vector<TraceEvent> events, int64_t missed, int64_t end, std::vector<ClockOffset> clocks)
+    : events_(std::move(events)), missed_(missed), end_(end), clocks_(std::move(clocks)) {
+  std::map<int64_t, int64_t> offsets;
+  for (const ClockOffset& clock : clocks_) offsets[clock.worker] = clock.offset;
+  for (TraceEvent& e : events_) {
+    const auto at = offsets.find(e.worker);
+    if (at == offsets.end()) continue;
+    e.begin -= at->second;
+    if (e.end >= 0) e.end = std::max<int64_t>(e.end - at->second, 0);
+    if (e.start >= 0) e.start = std::max<int64_t>(e.start - at->second, 0);
+  }
   std::stable_sort(events_.begin(), events_.end(), [](const auto& a, const auto& b) {
     return std::pair(a.worker, a.begin) < std::pair(b.worker, b.begin);
   });
@@ -80,6 +92,15 @@ std::string Trace::json() const {
   return out.str({{"missed", missed_}, {"breakdown", table()}});
 }
 
+std::string Trace::table() const {
+  std::string out = breakdown().str();
+  for (const ClockOffset& clock : clocks_)
+    out += fmt::format(
+        "the clock of w{} is {:+.6f} s from that of the worker that profiled; error {:.3f} ms\n",
+        clock.worker, 1e-9 * static_cast<double>(clock.offset), 1e-6 * static_cast<double>(clock.error));
+  return out;
+}
+
 void Trace::save(const std::string& path) const {
   const std::string text = json();
   datasets::AtomicFile file(path, "profile");
@@ -97,13 +118,39 @@ void wait_for_all(const std::vector<std::pair<WorkerId, Future<T>>>& asked, Dura
     (void)future.wait_for(std::max<Duration>(end - Clock::system().now(), Duration(0)));
 }
 
+// Of workers on other hosts; one of each host is asked. `patience`: as ProfileOptions has it.
+constexpr int kClockRounds = 20;
+std::vector<ClockOffset> compare_clocks(internal::actors::Worker& worker, Duration patience) {
+  std::map<std::string, ClockSamples> hosts;
+  const auto members = worker.members().all();
+  const auto now = [&] { return worker.clock().now().time_since_epoch().count(); };
+  for (const auto& m : members) {
+    if (m.host == worker.host() || hosts.contains(m.host)) continue;
+    ClockSamples& samples = hosts[m.host];
+    for (int round = 0; round < kClockRounds; ++round) {
+      const int64_t asked = now();
+      const auto theirs = internal::actors::kProfileClock.ask(worker, m.id);
+      if (patience > Duration(0) && !theirs.wait_for(patience)) break;
+      const Result<int64_t>& said = theirs.wait();
+      if (!said.ok()) break;
+      samples.add(asked, said.value(), now());
+    }
+  }
+  std::vector<ClockOffset> out;
+  for (const auto& m : members)
+    if (const auto at = hosts.find(m.host); at != hosts.end() && at->second.any())
+      out.push_back(at->second.of(m.id));
+  return out;
+}
+
 }  // namespace
 
 Profile::Profile(internal::actors::Worker& worker, ProfileOptions options)
-    : worker_(worker), patience_(options.patience) {
+    : worker_(worker), patience_(options.patience), clocks_(compare_clocks(worker, options.patience)) {
   std::vector<std::pair<WorkerId, Future<int64_t>>> begun;
   for (const auto& m : worker.members().all())
-    begun.emplace_back(m.id, internal::actors::kProfileBegin.ask(worker, m.id, options.shapes));
+    begun.emplace_back(m.id,
+                       internal::actors::kProfileBegin.ask(worker, m.id, options.shapes, options.operators));
   try {
     if (patience_ > Duration(0)) wait_for_all(begun, patience_);
     for (auto& [id, future] : begun) {
@@ -149,7 +196,7 @@ Trace Profile::end() {
     all.insert(all.end(), std::make_move_iterator(events.begin()), std::make_move_iterator(events.end()));
     missed += more;
   }
-  return Trace(std::move(all), missed, end);
+  return Trace(std::move(all), missed, end, std::move(clocks_));
 }
 
 ProfileSpan::ProfileSpan(const std::string& name)

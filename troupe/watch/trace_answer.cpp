@@ -12,16 +12,19 @@ constexpr auto kBetweenStepLooks = std::chrono::milliseconds(5);
 
 }  // namespace
 
-std::string trace_of(const std::string& arguments, watch::Questions& questions) {
-  constexpr std::string_view kSteps = " steps";
+std::string trace_of(const std::string& asked, watch::Questions& questions) {
+  constexpr std::string_view kSteps = " steps", kOperators = " with operators";
+  const bool operators = asked.ends_with(kOperators);
+  const std::string arguments = asked.substr(0, asked.size() - (operators ? kOperators.size() : 0));
   const bool by_steps = arguments.ends_with(kSteps);
   const auto number = number_in(arguments.substr(0, arguments.size() - (by_steps ? kSteps.size() : 0)));
   if (!number || *number <= 0 || *number > (by_steps ? 1e6 : kLongest))
-    throw_invalid("[trace] '" + shown(arguments) +
-                  "'; expected seconds, up to 60, or a number of steps, as in '20 steps'");
+    throw_invalid(
+        "[trace] '" + shown(asked) +
+        "'; expected seconds, up to 60, or a number of steps, as in '20 steps' or '0.5 with operators'");
   actors::Worker& worker = questions.worker();
   const auto steps = [&] { return worker.progress().state(worker.clock().now()).steps; };
-  Profile profile(worker, {.patience = watch::Questions::kPatience});
+  Profile profile(worker, {.operators = operators, .patience = watch::Questions::kPatience});
   if (by_steps) {
     const int64_t last = steps() + static_cast<int64_t>(*number);
     const TimePoint end =

@@ -6,7 +6,8 @@
 
 namespace troupe::internal {
 
-/// "0.5": seconds; "20 steps": of the worker that is asked, for a minute at most. A file of Trace::json(),
+/// "0.5": seconds; "20 steps": of the worker that is asked, for a minute at most; behind either " with
+/// operators", to have them noted. A file of Trace::json(),
 /// which has the calls that were under way.
 std::string trace_of(const std::string& arguments, watch::Questions& questions);
 
