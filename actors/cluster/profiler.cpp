@@ -20,6 +20,15 @@ std::string parent_here() {
   return handled ? key_of_call(handled->from(), const_cast<Invocation*>(handled)->call()) : std::string();
 }
 
+// As its callers have it, be it a method of the type or one that all actors have: "Layer::forward", and
+// "Layer::optim.step", which takes other times than that of another type.
+std::string method_name(const ActorCell& cell, size_t method) {
+  const std::string& label =
+      cell.method_label(method);  // "Layer::forward on w1 (Layer#0:3)", "optim.step on ..."
+  const std::string name = label.substr(0, label.find(" on "));
+  return method < cell.type().methods.size() ? name : cell.type().name + "::" + name;
+}
+
 // How many workers of this process have a profile that wants operators.
 Mutex watchers_mutex;
 int watchers TROUPE_GUARDED_BY(watchers_mutex) = 0;
@@ -191,8 +200,7 @@ void Profiler::note_open_calls() {
       const auto& call = static_cast<const Invocation&>(*one);
       const auto cell = call.target_cell();
       if (!cell || handling_.contains(&call)) continue;
-      const std::string& label = cell->method_label(call.method());
-      TraceEvent event{.mode = "handle", .name = label.substr(0, label.find(" on "))};
+      TraceEvent event{.mode = "handle", .name = method_name(*cell, call.method())};
       event.begin = event.start = time_of(call.began(), TimePoint::min());
       event.worker = worker_.id(), event.peer = call.from();
       event.key = key_of_call(call.from(), call.call());
@@ -295,10 +303,8 @@ void Profiler::incoming_call(Invocation& invocation) {
   if (!on()) return;
   net::Call& call = invocation.call();
   if (!invocation.cell()) return service(false, invocation.from(), call);
-  const ActorCell& cell = *invocation.cell();
-  const std::string& label = cell.method_label(invocation.method());  // "Layer::forward on w1 (Layer#0:3)"
-  TraceEvent event =
-      event_of("handle", label.substr(0, label.find(" on ")), invocation.from(), call.context, call.args);
+  TraceEvent event = event_of("handle", method_name(*invocation.cell(), invocation.method()),
+                              invocation.from(), call.context, call.args);
   event.key = key_of_call(invocation.from(), call);
   event.parent = {};
   const bool answers = (call.id && !call.no_result) || call.store_as;
