@@ -20,6 +20,8 @@ std::string text_of_json(const ordered_json& json) {
   return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
+constexpr int64_t kMuch = 1'000'000;  // bytes that wait for a link
+
 const char* kind_name(Wait::Kind kind) {
   return kind == Wait::silent ? "silent" : kind == Wait::cycle ? "cycle" : "cause";
 }
@@ -78,6 +80,11 @@ std::vector<std::pair<actors::Member, Result<T>>> Questions::gather(const Ask& a
 
 std::string Questions::why_silent(const actors::Member& member) const {
   std::string within = "nothing within " + std::to_string(kPatience / std::chrono::milliseconds(1)) + " ms";
+  // The question waits behind all that.
+  for (const auto& [to, bytes] : worker_.queued_bytes())
+    if (to == member.id && bytes >= kMuch)
+      within += ", and the link from " + worker_.name() +
+                " to it is slow: " + std::to_string(bytes / 1'000'000) + " MB wait to be taken";
   if (member.host != worker_.host()) return within;
   for (const Door& door : doors_here()) {
     if (door.job != job_ || door.rank != member.id) continue;

@@ -89,6 +89,11 @@ struct Mill : Actor {
   static constexpr auto remote = methods<&Mill::grind, &Mill::process>;
 };
 
+struct Sink : Actor {
+  int64_t take(Tensor x) { return x.numel(); }
+  static constexpr auto remote = methods<&Sink::take>;
+};
+
 void ready() {
   std::printf("planted\n");
   std::fflush(stdout);
@@ -122,6 +127,12 @@ void drive(Cluster& cluster, const std::string& what) {
       (void)first.get(), (void)second.get();
       if (i == 10) ready();
     }
+  }
+  if (what == "link") {
+    auto sink = cluster.spawn<Sink>("w1");
+    sink.ready().get();
+    ready();
+    for (const Tensor x = zeros({16 << 20});;) (void)sink.call<&Sink::take>(x).get();
   }
   if (what == "group") {
     std::vector<RRef<Rank>> ranks;
