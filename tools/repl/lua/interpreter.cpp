@@ -234,6 +234,7 @@ void Interpreter::open_libraries() {
   open_parallel(L_);
   open_groups(L_);
   open_replicas(L_);
+  open_summaries(L_);
   open_drawing(L_);
   open_help(L_);
 }
