@@ -35,6 +35,7 @@ class Gpu {
     bench_.emit("gpu_tiny_op_us", us([&] { autograd::backward(sum(tiny * tiny + tiny)); }, 100), "us",
                 {{"ops", 3}});
     attention();
+    pieces();
     step();
   }
 
@@ -142,6 +143,33 @@ class Gpu {
                     us([&] { autograd::grad({f()}, qkv, {g}); }, 3), "us", sizes);
       }
     }
+  }
+
+  // What a step of GPT-2 is made of, in its sizes and bfloat16, both ways: where a step is slow shows here.
+  void pieces() {
+    const int64_t batch = quick() ? 2 : 8, context = quick() ? 32 : 1024, heads = quick() ? 2 : 12,
+                  width = 64 * heads, rows = batch * context, classes = quick() ? 128 : 50304;
+    const auto sizes = {std::pair("rows", static_cast<double>(rows)),
+                        std::pair("width", static_cast<double>(width))};
+    const auto leaf = [&](const Shape& shape) { return drawn(shape, bfloat16).requires_grad_(); };
+    Tensors qkv;
+    for (int i = 0; i < 3; ++i) qkv.push_back(leaf({batch, heads, context, 64}));
+    const auto attend = [&] { return scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {}, 0, true); };
+    bench_.emit("gpu_piece_attention_us", us([&] { attend(); }), "us", sizes);
+    both("gpu_piece_attention_both_us", qkv, drawn({batch, heads, context, 64}, bfloat16), attend, sizes);
+    const Tensor x = leaf({rows, width}), g = drawn({rows, width}, bfloat16);
+    const Tensor w = leaf({width}), b = leaf({width});
+    both(
+        "gpu_piece_norm_both_us", {x, w, b}, g, [&] { return layer_norm(x, width, w, b); }, sizes);
+    const Tensor up = leaf({4 * width, width}), of_up = leaf({4 * width}), down = leaf({width, 4 * width});
+    both(
+        "gpu_piece_mlp_both_us", {x, up, of_up, down, b}, g,
+        [&] { return linear(linear_gelu(x, up, of_up), down, b); }, sizes);
+    const Tensor ids = labels(rows, classes, device_), head = leaf({classes, width}),
+                 of_head = leaf({classes});
+    both(
+        "gpu_piece_loss_both_us", {x, head, of_head}, tensor(1, {bfloat16, device_}),
+        [&] { return cross_entropy(linear(x, head, of_head), ids); }, sizes);
   }
 
   // GPT-2 of 124 million parameters (its head is a matrix of its own here) in bfloat16, with master copies.

@@ -66,6 +66,7 @@ EXPECTED = {
             *((f"gpu_{name}_both_us", US, {"rows": 32, "classes": 128}) for name in ("cross_entropy", "embedding")),
             ("gpu_adamw_us", US, {"parameters": 118 * 8192}), ("gpu_tiny_op_us", US, {"ops": 3}),
             *((f"gpu_{name}_us", US, {"length": 64, "head": 64, "batch": 1}) for name in ("attention", "attention_both", "attention_bf16", "attention_bf16_both")),
+            *((f"gpu_piece_{name}_us", US, {"rows": 64, "width": 128}) for name in ("attention", "attention_both", "norm_both", "mlp_both", "loss_both")),
             ("gpu_gpt2_step_ms", "ms", {"batch": 2, "context": 32})],
     "scale": [*(("scale_callers_us", US, {"callers": n}) for n in TO_64),
               *(("scale_in_flight_us", US, {"in_flight": n}) for n in (1, 10, 100, 1000, 5000)),

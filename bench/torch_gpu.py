@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """The lines of bench_gpu from PyTorch, on the same GPU.
 
-    torch_gpu.py [--device cuda] [--quick]
+    torch_gpu.py [--device cuda] [--quick] [--seconds S]
 
 Times are of one call while the device is kept busy: the median over batches of calls, by the host's clock around a wait for
 the device. Data are random: a product of zeros is faster than one of numbers.
+
+A line with "way" is of something other than eager PyTorch that computes the same: attention by the flash kernel or by cuDNN, and
+what torch.compile makes. After S seconds no other of these begins; one that PyTorch does not have here is told on standard error.
 """
-import argparse, json, statistics, time
+import argparse, contextlib, json, statistics, sys, time
 
 import torch
 import torch.nn as nn
@@ -15,14 +18,35 @@ import torch.nn.functional as F
 parser = argparse.ArgumentParser()
 parser.add_argument("--device", default="cuda")
 parser.add_argument("--quick", action="store_true")
+parser.add_argument("--seconds", type=float, default=1e9)
 args = parser.parse_args()
 DEVICE, QUICK = args.device, args.quick
+UNTIL = time.monotonic() + args.seconds
+WAY = ""  # of the lines that are printed now; "": eager
 torch.manual_seed(0)
 
 
 def emit(bench, value, unit, **sizes):
-    print(json.dumps({"system": "torch " + torch.__version__, "bench": bench, "value": round(value, 4), "unit": unit, **sizes}),
+    way = {"way": WAY} if WAY else {}
+    print(json.dumps({"system": "torch " + torch.__version__, "bench": bench, "value": round(value, 4), "unit": unit, **way, **sizes}),
           flush=True)
+
+
+@contextlib.contextmanager
+def by(way):
+    """Lines within are of this way. What this machine cannot do leaves only a sentence."""
+    global WAY
+    WAY = way
+    try:
+        yield
+    except Exception as e:  # each PyTorch has other classes for it
+        print(f"torch_gpu: no {way}: {str(e).strip().splitlines()[0] if str(e).strip() else type(e).__name__}", file=sys.stderr)
+    WAY = ""
+
+
+def made(f):
+    """f, or what torch.compile makes of it."""
+    return torch.compile(f, dynamic=False) if WAY == "compiled" else f
 
 
 def wait():
@@ -67,18 +91,20 @@ def rows():
     n, width, classes = (64, 256, 128) if QUICK else (16384, 4096, 50304)
     h, w, c, g = drawn(n, width), drawn(width), drawn(width), drawn(n, width)
     sizes = dict(rows=n, width=width)
-    norm = lambda: F.layer_norm(h, (width,), w, c)
-    emit("gpu_layer_norm_us", us(norm), "us", **sizes)
-    emit("gpu_softmax_us", us(lambda: torch.softmax(h, 1)), "us", **sizes)
-    emit("gpu_gelu_us", us(lambda: F.gelu(h)), "us", **sizes)
+    norm, loss = made(lambda h, w, c: F.layer_norm(h, (width,), w, c)), made(F.cross_entropy)
+    emit("gpu_layer_norm_us", us(lambda: norm(h, w, c)), "us", **sizes)
+    for name, f in (("softmax", made(lambda h: torch.softmax(h, 1))), ("gelu", made(lambda h: F.gelu(h)))):
+        emit(f"gpu_{name}_us", us(lambda: f(h)), "us", **sizes)
     for t in (h, w, c):
         t.requires_grad_()
-    emit("gpu_layer_norm_both_us", us(lambda: torch.autograd.grad(norm(), (h, w, c), g)), "us", **sizes)
+    emit("gpu_layer_norm_both_us", us(lambda: torch.autograd.grad(norm(h, w, c), (h, w, c), g)), "us", **sizes)
     ids = torch.randint(0, classes, (n // 2,), device=DEVICE)
     logits = drawn(n // 2, classes, grad=True)
     sizes = dict(rows=n // 2, classes=classes)
-    emit("gpu_cross_entropy_both_us", us(lambda: torch.autograd.grad(F.cross_entropy(logits, ids), logits)), "us", **sizes)
+    emit("gpu_cross_entropy_both_us", us(lambda: torch.autograd.grad(loss(logits, ids), logits)), "us", **sizes)
     del logits
+    if WAY:
+        return
     table, g = drawn(classes, 768, grad=True), drawn(n // 2, 768)
     emit("gpu_embedding_both_us", us(lambda: torch.autograd.grad(F.embedding(ids, table), table, g)), "us", **sizes)
 
@@ -104,9 +130,39 @@ def attention():
         for dtype, name in ((torch.float32, "gpu_attention"), (torch.bfloat16, "gpu_attention_bf16")):
             qkv = [drawn(batch, heads, length, width).to(dtype).requires_grad_() for _ in range(3)]
             g = drawn(batch, heads, length, width).to(dtype)
-            f = lambda: F.scaled_dot_product_attention(*qkv, is_causal=True)
-            emit(name + "_us", us(f, 3), "us", **sizes)
-            emit(name + "_both_us", us(lambda: torch.autograd.grad(f(), qkv, g), 3), "us", **sizes)
+            attend(name, qkv, g, **sizes)
+            if DEVICE.startswith("cuda"):
+                from torch.nn.attention import SDPBackend, sdpa_kernel
+                for way, kernel in (("flash", SDPBackend.FLASH_ATTENTION), ("cudnn", SDPBackend.CUDNN_ATTENTION)):
+                    with by(way), sdpa_kernel(kernel):
+                        attend(name, qkv, g, **sizes)
+
+
+def attend(name, qkv, g, **sizes):
+    f = lambda: F.scaled_dot_product_attention(*qkv, is_causal=True)
+    emit(name + "_us", us(f, 3), "us", **sizes)
+    emit(name + "_both_us", us(lambda: torch.autograd.grad(f(), qkv, g), 3), "us", **sizes)
+
+
+def pieces():
+    """What a step of GPT-2 is made of, in its sizes and bfloat16, both ways."""
+    batch, context, heads, classes = (2, 32, 2, 128) if QUICK else (8, 1024, 12, 50304)
+    width, rows = 64 * heads, batch * context
+    sizes = dict(rows=rows, width=width)
+    leaf = lambda *shape: drawn(*shape, dtype=torch.bfloat16).requires_grad_()
+    qkv, of_result = [leaf(batch, heads, context, 64) for _ in range(3)], drawn(batch, heads, context, 64, dtype=torch.bfloat16)
+    if not WAY:
+        attend("gpu_piece_attention", qkv, of_result, **sizes)
+    x, w, b, g = leaf(rows, width), leaf(width), leaf(width), drawn(rows, width, dtype=torch.bfloat16)
+    up, of_up, down = leaf(4 * width, width), leaf(4 * width), leaf(width, 4 * width)
+    ids = torch.randint(0, classes, (rows,), device=DEVICE)
+    head, of_head = leaf(classes, width), leaf(classes)
+    for name, leaves, of_result, f in (
+            ("norm", (x, w, b), g, lambda x, w, b: F.layer_norm(x, (width,), w, b)),
+            ("mlp", (x, up, of_up, down, b), g, lambda x, up, of_up, down, b: F.linear(F.gelu(F.linear(x, up, of_up)), down, b)),
+            ("loss", (x, head, of_head), None, lambda x, head, of_head: F.cross_entropy(F.linear(x, head, of_head), ids))):
+        f = made(f)
+        emit(f"gpu_piece_{name}_both_us", us(lambda: torch.autograd.grad(f(*leaves), leaves, of_result)), "us", **sizes)
 
 
 class Block(nn.Module):
@@ -135,18 +191,19 @@ class Transformer(nn.Module):
         return self.head(self.norm(self.blocks(x))).flatten(0, 1)
 
 
-def step():
+def step(batches=(8, 32)):
     shape = dict(vocabulary=128, width=64, layers=2, heads=2, context=32) if QUICK else dict(
         vocabulary=50304, width=768, layers=12, heads=12, context=1024)
     context = shape["context"]
-    for batch in (2,) if QUICK else (8, 32):
+    for batch in (2,) if QUICK else batches:
         ids = torch.randint(0, shape["vocabulary"], (batch, context), device=DEVICE)
         model = Transformer(**shape).to(DEVICE)
         adam = torch.optim.AdamW(model.parameters(), 6e-4, fused=DEVICE.startswith("cuda"))
+        scores = made(model)
 
         def one():
             with torch.autocast(DEVICE.split(":")[0], torch.bfloat16):
-                loss = F.cross_entropy(model(ids), ids.flatten())
+                loss = F.cross_entropy(scores(ids), ids.flatten())
             loss.backward()
             adam.step()
             adam.zero_grad(set_to_none=True)
@@ -155,5 +212,9 @@ def step():
         del model, adam
 
 
-for part in (memory, products, rows, optimizer, tiny, attention, step):
+for part in (memory, products, rows, optimizer, tiny, attention, pieces, step):
     part()
+for part in (lambda: step((8,)), pieces, rows, lambda: step((32,))):
+    if time.monotonic() < UNTIL:
+        with by("compiled"):
+            part()

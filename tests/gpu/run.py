@@ -1,20 +1,25 @@
 #!/usr/bin/env python3
 """Everything that only a GPU can show, in one command: tests, training, compute-sanitizer, the benchmark beside PyTorch.
 
-    run.py BIN [--out DIR] [--parts contract,operators,...] [--scale X] [--quick] [--simulated]
+    run.py BIN [--out DIR] [--parts contract,operators,...] [--minutes 8] [--quick] [--simulated]
 
-BIN is a folder with cuda_tests, cuda_ops_tests, cuda_train_tests, gpu_nccl, digits, troupe and bench_gpu. Every part has a limit in seconds (times
---scale) and stands for itself: one that fails or takes too long does not keep the others from running. DIR (gpu-results)
-gets results.json, a log of each part, and performance.md, the table for docs/reference/figures.md. Exit code 0 if no part failed,
-1 if one did, 77 with a sentence if there is no GPU. Needs no network; PyTorch and compute-sanitizer are used where they are.
+BIN is a folder with cuda_tests, cuda_ops_tests, cuda_train_tests, gpu_nccl, digits, troupe and bench_gpu. All of it ends within --minutes:
+first a look whether the kernels are right, then the measurements, ours and PyTorch's, then all other tests. Every part has a limit
+and stands for itself: one that fails or takes too long does not keep the others from running, and a part for which no time is left
+is named, for a second call with --parts. DIR (gpu-results) gets results.json, a log of each part, and performance.md: ours beside
+PyTorch's, its best way, and what was predicted (bench/results/gpu-predicted.json). Exit code 0 if no part failed, 1 if one did,
+77 with a sentence if there is no GPU. Needs no network; PyTorch and compute-sanitizer are used where they are.
 
 --probe only says whether there is a GPU. --quick takes the benchmark's smallest sizes; --simulated tries the script with programs of a cuda-sim build.
 """
 import argparse, ctypes, glob, importlib.util, json, os, shutil, signal, subprocess, sys, time
 
+from report import json_lines, predictions, table
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 BENCH = os.path.join(HERE, "..", "..", "bench")
 NO_GPU = 77
+SHORTEST = 5  # seconds: no part begins with less
 
 
 def gpus():
@@ -38,16 +43,19 @@ def environment():
 
 class Run:
     def __init__(self, args):
-        self.args, self.results, self.env = args, [], environment()
-        self.device = "cuda:0"
+        self.args, self.results, self.measured, self.env = args, [], [], environment()
+        self.device, self.until, self.no_time = "cuda:0", time.monotonic() + 60 * args.minutes, []
         os.makedirs(args.out, exist_ok=True)
 
     def program(self, name, *rest):
         return [os.path.join(self.args.bin, name), *rest]
 
+    def left(self):
+        return self.until - time.monotonic()
+
     def command(self, name, command, limit):
-        """Runs it; (what it printed, what went wrong). Both streams go to NAME.log."""
-        log = os.path.join(self.args.out, name + ".log")
+        """Runs it, as long as limit (seconds) and the call allow; (what it printed, what went wrong). Both streams go to NAME.log."""
+        log, limit = os.path.join(self.args.out, name + ".log"), min(limit, max(self.left(), 1))
         with open(log, "w") as to:
             try:
                 process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=to, text=True, env=self.env,
@@ -55,21 +63,28 @@ class Run:
             except OSError as e:
                 return "", str(e)
             try:
-                text, _ = process.communicate(timeout=limit * self.args.scale)
+                text, _ = process.communicate(timeout=limit)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 text, _ = process.communicate()
                 to.write(text)
-                return text, f"took longer than {limit * self.args.scale:g} s"
+                return text, f"took longer than {limit:.0f} s"
             to.write(text)
         return text, f"exit code {process.returncode}, see {log}" if process.returncode else ""
 
     def part(self, name, f):
         if self.args.parts and name not in self.args.parts.split(","):
             return
+        if self.left() < SHORTEST:
+            self.no_time.append(name)
+            self.results.append({"part": name, "state": "skipped", "skipped": "no time was left"})
+            return self.write()
         print(f"gpu: {name} ...", file=sys.stderr, flush=True)
         start = time.monotonic()
         outcome = f()  # {"failed": why} or {"skipped": why}, or what it has to say
+        if outcome.get("failed") and self.left() <= 0:
+            outcome = {**outcome, "skipped": outcome.pop("failed") + ": the call had no more time"}
+            self.no_time.append(name)
         state = "failed" if outcome.get("failed") else "skipped" if outcome.get("skipped") else "passed"
         self.results.append({"part": name, "state": state, "seconds": round(time.monotonic() - start, 1), **outcome})
         print(f"gpu: {name} {state} {outcome.get(state, '')}", file=sys.stderr, flush=True)
@@ -126,41 +141,30 @@ class Run:
                 wrong.append(f"{part}: {failed}")
         return {"failed": "; ".join(wrong), **said} if wrong else said
 
-    def bench(self):
-        flags = ["--quick"] if self.args.quick else []
-        ours, wrong = self.command("bench", self.program("bench_gpu", "--device", self.device, *flags), 500)
-        lines = {"ours": json_lines(ours)}
-        if wrong:
-            return {"failed": wrong, **lines}
-        if importlib.util.find_spec("torch"):
-            torch, wrong = self.command("torch", [sys.executable, os.path.join(BENCH, "torch_gpu.py"), *flags], 500)
-            lines["torch"] = json_lines(torch)
-        else:
-            lines["note"] = "no PyTorch here"
+    def ours(self):
+        text, wrong = self.command("ours", self.program("bench_gpu", "--device", self.device, *self.quick()), 150)
+        self.measured = json_lines(text)
+        self.tell()
+        return {"failed": wrong, "lines": self.measured} if wrong else {"lines": self.measured}
+
+    def torch(self):
+        """PyTorch as it is, then other ways of it, which may not all find time."""
+        if not importlib.util.find_spec("torch"):
+            return {"skipped": "no PyTorch here"}
+        # One way takes a minute at most: the last begins that long before the end.
+        seconds = max(min(160, self.left() - 60), 0)
+        text, wrong = self.command("torch", [sys.executable, os.path.join(BENCH, "torch_gpu.py"), "--seconds", str(seconds), *self.quick()], 220)
+        lines = json_lines(text)
+        self.tell(lines)
+        return {"failed": wrong, "lines": lines} if wrong and not lines else {"lines": lines, "note": wrong}
+
+    def quick(self):
+        return ["--quick"] if self.args.quick else []
+
+    def tell(self, theirs=()):
+        text = table(self.measured, theirs, predictions(os.path.join(BENCH, "results", "gpu-predicted.json")))
         with open(os.path.join(self.args.out, "performance.md"), "w") as to:
-            to.write(table(lines["ours"], lines.get("torch", [])))
-        return {"failed": "PyTorch: " + wrong, **lines} if wrong else lines
-
-
-def json_lines(text):
-    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
-
-
-def table(ours, theirs):
-    """Rows of the same benchmark and sizes; the ratio is speed: above 1, ours is faster."""
-    def key(line):
-        return " ".join([line["bench"], *(f"{k}={v}" for k, v in line.items() if k not in ("system", "bench", "value", "unit"))])
-
-    peers = {key(line): line for line in theirs}
-    systems = [lines[0]["system"] if lines else "PyTorch" for lines in (ours, theirs)]
-    rows = [f"| | {systems[0]} | {systems[1]} | ratio |", "|---|---|---|---|"]
-    for line in ours:
-        peer, ratio = peers.get(key(line)), ""
-        if peer:
-            quotient = peer["value"] / line["value"] if line["unit"] in ("us", "ms") else line["value"] / peer["value"]
-            ratio = f"{quotient:.2f}"
-        rows.append(f"| {key(line)} ({line['unit']}) | {line['value']:g} | {peer['value'] if peer else 'not measured'} | {ratio} |")
-    return "\n".join(rows) + "\n"
+            to.write(text)
 
 
 def main():
@@ -168,7 +172,7 @@ def main():
     parser.add_argument("bin")
     parser.add_argument("--out", default="gpu-results")
     parser.add_argument("--parts", default="")
-    parser.add_argument("--scale", type=float, default=1)
+    parser.add_argument("--minutes", type=float, default=8)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--simulated", action="store_true")
     parser.add_argument("--probe", action="store_true")
@@ -179,15 +183,19 @@ def main():
     if args.probe:
         return 0
     run = Run(args)
-    run.part("contract", lambda: run.tests("cuda_tests", limit=200))
-    run.part("operators", lambda: run.tests("cuda_ops_tests", limit=500))
+    run.part("kernels", lambda: run.tests("cuda_ops_tests", "attention over*,products*,so it does in float32", limit=60))
+    run.part("ours", run.ours)
+    run.part("torch", run.torch)
+    run.part("contract", lambda: run.tests("cuda_tests", limit=100))
+    run.part("operators", lambda: run.tests("cuda_ops_tests", limit=300))
     run.part("training", lambda: run.tests("cuda_train_tests", limit=300))
     run.part("trajectory", lambda: run.trajectory("trajectory", 1))
     run.part("trajectory_over_calls", lambda: run.trajectory("trajectory_over_calls", 3))
     run.part("memcheck", lambda: run.sanitizer("memcheck", "so it does in float32,products*,attention over*,gradients of slices*"))
     run.part("racecheck", lambda: run.sanitizer("racecheck", "attention over*,gradients of slices*,long lines*"))
     run.part("nccl", run.nccl)
-    run.part("bench", run.bench)
+    if run.no_time:
+        print(f"gpu: {args.minutes:g} minutes are over; these had no time: --parts {','.join(run.no_time)}", file=sys.stderr)
     return 1 if any(r["state"] == "failed" for r in run.results) else 0
 
 
