@@ -61,9 +61,10 @@ std::string bytes_text(double bytes) {
 }
 
 std::string seconds_text(double s) {
-  return s < 1     ? fmt::format("{:.0f} ms", s * 1e3)
-         : s < 100 ? fmt::format("{:.1f} s", s)
-                   : fmt::format("{:.0f} s", s);
+  return s > 0 && s < 1e-3 ? fmt::format("{:.0f} us", s * 1e6)
+         : s < 1           ? fmt::format("{:.0f} ms", s * 1e3)
+         : s < 100         ? fmt::format("{:.1f} s", s)
+                           : fmt::format("{:.0f} s", s);
 }
 
 JobReport JobReport::parse(const std::string& text) {
