@@ -394,7 +394,7 @@ Tensors apply(const Op& op, std::span<const Tensor> inputs, Attrs attrs) {
     if (const Tensors alike = promoted(op, inputs, attrs.empty() ? op.attrs : attrs); !alike.empty())
       return apply(op, alike, std::move(attrs));
   const Call call{op, inputs, attrs.empty() ? op.attrs : attrs};
-  const internal::OperatorSpan span(op.name);
+  const ::troupe::internal::OperatorSpan span(op.name);
   Tensors out = run(call);
   if (op.compose) return out;
   if (op.view)
@@ -429,7 +429,7 @@ Tensors apply_accumulating(const Op& op, std::span<const Tensor> inputs, const T
   for (size_t i = 1; i < specs.size(); ++i)
     out.push_back(empty(specs[i].shape, {specs[i].dtype, sum.device()}));
   sum.storage()->written_here();
-  const internal::OperatorSpan span(op.name);
+  const ::troupe::internal::OperatorSpan span(op.name);
   entry->accumulating(call, out);
   return out;
 }
@@ -437,7 +437,7 @@ Tensors apply_accumulating(const Op& op, std::span<const Tensor> inputs, const T
 void apply_into(const Op& op, std::span<const Tensor> in, Tensors& out, const Attrs& attrs) {
   for (const Tensor& t : out)
     if (t.defined()) t.storage()->written_here();
-  const internal::OperatorSpan span(op.name);
+  const ::troupe::internal::OperatorSpan span(op.name);
   kernel_of(op, out[0].device())({op, in, attrs}, out);
 }
 

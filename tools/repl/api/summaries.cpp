@@ -13,29 +13,29 @@ struct ObjectName<Summary> {
 
 namespace {
 
-std::string tag_at(lua_State* L) { return std::string(text_at(L, 2)); }
+std::string summary_tag(lua_State* L) { return std::string(text_at(L, 2)); }
 
 // s:scalar(tag, value, step); the value may be a tensor with one element.
-int scalar(lua_State* L) {
+int add_scalar(lua_State* L) {
   Summary& summary = get<Summary>(L, 1);
   const Value value = value_at(L, 3);
   const auto* tensor = value.get_if<Tensor>();
-  summary.scalar(tag_at(L), tensor ? tensor->item() : luaL_checknumber(L, 3), luaL_checkinteger(L, 4));
+  summary.scalar(summary_tag(L), tensor ? tensor->item() : luaL_checknumber(L, 3), luaL_checkinteger(L, 4));
   return 0;
 }
-int histogram(lua_State* L) {
-  get<Summary>(L, 1).histogram(tag_at(L), tensor_at(L, 3), luaL_checkinteger(L, 4));
+int add_histogram(lua_State* L) {
+  get<Summary>(L, 1).histogram(summary_tag(L), tensor_at(L, 3), luaL_checkinteger(L, 4));
   return 0;
 }
-int text(lua_State* L) {
-  get<Summary>(L, 1).text(tag_at(L), std::string(text_at(L, 3)), luaL_checkinteger(L, 4));
+int add_text(lua_State* L) {
+  get<Summary>(L, 1).text(summary_tag(L), std::string(text_at(L, 3)), luaL_checkinteger(L, 4));
   return 0;
 }
-int picture(lua_State* L) {
-  get<Summary>(L, 1).picture(tag_at(L), tensor_at(L, 3), luaL_checkinteger(L, 4));
+int add_picture(lua_State* L) {
+  get<Summary>(L, 1).picture(summary_tag(L), tensor_at(L, 3), luaL_checkinteger(L, 4));
   return 0;
 }
-int summary(lua_State* L) {
+int make_summary(lua_State* L) {
   put<Summary>(L, Summary(std::string(text_at(L, 1))));
   return 1;
 }
@@ -43,13 +43,13 @@ int summary(lua_State* L) {
 }  // namespace
 
 void open_summaries(lua_State* L) {
-  make_type<Summary>(L, {{"scalar", guarded<scalar>},
-                         {"histogram", guarded<histogram>},
-                         {"text", guarded<text>},
-                         {"picture", guarded<picture>},
+  make_type<Summary>(L, {{"scalar", guarded<add_scalar>},
+                         {"histogram", guarded<add_histogram>},
+                         {"text", guarded<add_text>},
+                         {"picture", guarded<add_picture>},
                          {"close", free_object<Summary>},
                          {"__close", free_object<Summary>}});
-  lua_register(L, "summary", guarded<summary>);
+  lua_register(L, "summary", guarded<make_summary>);
 }
 
 }  // namespace troupe::repl
