@@ -24,20 +24,27 @@ struct Memberships {
   Memberships() = default;
   Memberships(const Memberships&) = delete;
   ~Memberships() {
-    if (const auto t = table.lock())
-      for (const auto& [group, rank] : ranks) t->leave(group, rank);
+    if (const auto t = table_.lock())
+      for (const auto& [group, rank] : ranks_) t->leave(group, rank);
   }
-  std::weak_ptr<Operations> table;
-  std::set<std::pair<uint64_t, size_t>> ranks;
+  // From any thread: passes call groups on several.
+  void add(const std::shared_ptr<Operations>& table, uint64_t group, size_t rank) {
+    const Lock lock(mutex_);
+    table_ = table;
+    ranks_.emplace(group, rank);
+  }
+
+ private:
+  Mutex mutex_;
+  std::weak_ptr<Operations> table_ TROUPE_GUARDED_BY(mutex_);
+  std::set<std::pair<uint64_t, size_t>> ranks_ TROUPE_GUARDED_BY(mutex_);
 };
 
 void keep_membership(const std::shared_ptr<Operations>& table, const Group& group, uint64_t number,
                      size_t rank) {
   const auto cell = actors::current_cell();
   if (!cell || cell->id() != group.members()[rank]) return;
-  auto& mine = cell->keep<Memberships>();
-  mine.table = table;
-  mine.ranks.emplace(number, rank);
+  cell->keep<Memberships>().add(table, number, rank);
 }
 
 }  // namespace

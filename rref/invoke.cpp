@@ -68,7 +68,7 @@ std::vector<actors::LateReply> replies_of(const Handle& actor, const Arguments& 
     const actors::Worker& worker = actor.table().worker();
     for (const auto& l : arguments.later) {
       const auto index = static_cast<uint32_t>(l.place);
-      auto reply = l.is_reply ? worker.late_reply(l.value, index, actor.id().owner) : std::nullopt;
+      auto reply = l.is_reply ? worker.late_calls().reply(l.value, index, actor.id().owner) : std::nullopt;
       straight |= reply.has_value();
       out.push_back(reply ? std::move(*reply) : actors::LateReply{l.value, index, worker.id()});
     }

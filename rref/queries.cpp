@@ -59,7 +59,7 @@ void RefTable::at_owner(const Handle& handle, std::function<void(const Result<Ac
     throw_invalid("[rref] local access to " + handle.type() + " works on its owner " +
                   worker.members().name_of(id.owner) + " alone, and this is " + worker.name() +
                   ": call a method instead");
-  auto cell = worker.find_actor(id);
+  auto cell = worker.actors().find(id);
   if (!cell) {
     Lock lock(mutex_);
     const auto failed = failed_.find(id);
@@ -118,7 +118,7 @@ std::vector<RefTable::Described> RefTable::objects_here(actors::Worker& worker, 
       what = !o.value         ? "a value that is not there yet"
              : o.value->error ? "a value that failed"
                               : "value, " + o.value->value.describe();
-    else if (auto cell = worker.find_actor(o.id))
+    else if (auto cell = worker.actors().find(o.id))
       what = cell->type().name;
     out.emplace_back(object_name(what, o.id), std::move(o.names), std::move(o.holders));
   }

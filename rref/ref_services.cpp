@@ -53,7 +53,7 @@ void RefTable::admit(const ObjectId& id, const std::shared_ptr<actors::ActorCell
       waiting = creations_.take(id);
       over = waiting.empty() || orphan || !cell;
       if (over) creations_.made(id);
-      if (over && cell) worker_->add_actor(cell);
+      if (over && cell) worker_->actors().add(cell);
     }
     if (orphan) release({id});
     for (auto& call : waiting)

@@ -109,7 +109,7 @@ std::shared_ptr<RefTable> RefTable::install(actors::Worker& worker) {
   kDropName.serve(worker, [t, &worker](const std::string& name) { t->on_drop_name(worker, name); });
   kLookup.serve_later(worker, [t](const auto& call, const auto&... asked) { t->on_lookup(call, asked...); });
   kRefer.serve(worker, [t, &worker](WorkerId creator, uint64_t number) {
-    const auto cell = worker.find_actor({worker.id(), creator, number});
+    const auto cell = worker.actors().find({worker.id(), creator, number});
     if (!cell) throw_invalid("[rref] " + worker.name() + " has no such actor any more");
     const HandlePtr found = t->refer(*cell);
     return Value(RefValue{found->id(), found->type(), kNoWorker, 0, found});
@@ -362,7 +362,7 @@ void RefTable::release(const std::vector<ObjectId>& ids) {
     }
     if (!worker) continue;
     if (failed || (value && value->error)) worker->unheard().gone(id);
-    worker->release_actor(id);
+    worker->actors().release(id);
   }
 }
 

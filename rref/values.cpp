@@ -19,7 +19,7 @@ HandlePtr RefTable::remote(const Handle& actor, const char* method, const std::s
                            actors::CallOptions options) {
   actors::Worker& worker = this->worker();
   const WorkerId owner = actor.id().owner;
-  const bool mine = owner == worker.id(), waits = worker.calls_wait(owner);
+  const bool mine = owner == worker.id(), waits = worker.pending_calls().wait(owner);
   std::unique_lock order(spawn_mutex_, std::defer_lock);
   if (!mine) order.lock();
   const ObjectId id{owner, worker.id(), worker.next_number()};

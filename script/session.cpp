@@ -46,7 +46,7 @@ std::vector<internal::actors::LateReply> straight(const internal::actors::Worker
   bool any = false;
   for (const auto& [place, future] : later) {
     const auto index = static_cast<uint32_t>(place);
-    auto reply = worker.late_reply(future, index, actor.owner(), true);  // the script may look at it later
+    auto reply = worker.late_calls().reply(future, index, actor.owner(), true);  // the script may look at it later
     any |= reply.has_value();
     out.push_back(reply ? std::move(*reply) : internal::actors::LateReply{future, index, worker.id()});
   }

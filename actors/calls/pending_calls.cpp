@@ -19,7 +19,7 @@ TimePoint next_event(const PendingCall& call) {
 PendingCalls::PendingCalls(FlowLimits limits) : flow_(limits) {}
 PendingCalls::~PendingCalls() = default;
 
-PendingCalls::Added PendingCalls::add(uint64_t id, PendingCall call, net::Call* message,
+PendingCalls::Added PendingCalls::add(uint64_t id, PendingCall&& call, net::Call* message,
                                       const ObjectId& actor, size_t bytes, OnFull on_full, const Held* held) {
   Added out;
   Lock lock(mutex_);

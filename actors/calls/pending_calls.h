@@ -78,8 +78,9 @@ class PendingCalls {
     std::optional<Future<void>> left;  ///< waits: ready when it has left or ended
     FlowControl::Sums taken;           ///< refused: the room that is taken
   };
-  /// `message` goes with a call that waits: it is taken then, and `held` is kept. `bytes`: of the message.
-  Added add(uint64_t id, PendingCall call, net::Call* message, const ObjectId& actor, size_t bytes,
+  /// The call is taken unless it is refused. `message` goes with one that waits: it is taken then, and `held`
+  /// is kept. `bytes`: of the message.
+  Added add(uint64_t id, PendingCall&& call, net::Call* message, const ObjectId& actor, size_t bytes,
             OnFull on_full, const Held* held = nullptr);
   struct Next {
     uint64_t id;

@@ -83,8 +83,10 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
     if (failure_) host_.unheard.heard(id_);
   }
   /// What upper layers keep with the actor, one object of each type: the one that is there, or a new one.
+  /// From any thread, as passes run on several; the object itself is theirs to guard.
   template <class T>
   T& keep() {
+    const Lock lock(kept_mutex_);
     auto& object = kept_[typeid(T)];
     if (!object) object = std::make_shared<T>();
     return *static_cast<T*>(object.get());
@@ -92,6 +94,7 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   /// Null: nobody has asked for one.
   template <class T>
   T* kept() const {
+    const Lock lock(kept_mutex_);
     const auto at = kept_.find(typeid(T));
     return at == kept_.end() ? nullptr : static_cast<T*>(at->second.get());
   }
@@ -168,7 +171,8 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   std::atomic<int64_t> arrived_{0}, begun_{0};
   std::atomic<HandledTally*> tallies_{nullptr};  // made when the first method runs
   Duration inner_{0};                            // of what the method at work has run in place
-  std::map<std::type_index, std::shared_ptr<void>> kept_;
+  mutable Mutex kept_mutex_;
+  std::map<std::type_index, std::shared_ptr<void>> kept_ TROUPE_GUARDED_BY(kept_mutex_);
   Mutex suspensions_mutex_;
   // Pruned when it has doubled.
   std::vector<std::weak_ptr<Suspension>> suspensions_ TROUPE_GUARDED_BY(suspensions_mutex_);

@@ -59,7 +59,7 @@ Coordinator::Coordinator(Worker& worker, Member self, uint32_t world, bool elast
     if (!elastic_) throw_invalid("[cluster] is not elastic: nobody leaves before the end");
     admission_.leave(call);
   });
-  worker_.on_lost([this](WorkerId id, const Error& why) {
+  worker_.on_lost().add([this](WorkerId id, const Error& why) {
     {
       Lock lock(mutex_);
       if (id >= world_ || !joined_[id]) return;
@@ -214,7 +214,7 @@ Joiner::Joiner(Worker& worker) : worker_(worker) {
 void Joiner::join(const std::string& address, Member self, uint32_t world, Duration timeout,
                   const std::function<void(Member& self)>& connected) {
   worker_.members().add({0, "w0", host_identity(), {address}});
-  worker_.on_lost([this](WorkerId id, const Error& why) {
+  worker_.on_lost().add([this](WorkerId id, const Error& why) {
     if (id == 0 && !leaving_) ended_.fail(why);
   });
   const TimePoint deadline = worker_.clock().now() + timeout;

@@ -24,14 +24,12 @@ std::vector<std::string> Links::addresses_of(WorkerId id) const {
 }
 
 void Links::send(WorkerId to, net::Message message) {
-  std::vector<net::Message> one;
-  one.push_back(std::move(message));
-  submit(to, std::move(one));
+  submit(to, &message);
 }
 
-void Links::watch(WorkerId id) { submit(id, {}); }
+void Links::watch(WorkerId id) { submit(id, nullptr); }
 
-void Links::submit(WorkerId to, std::vector<net::Message> messages) {
+void Links::submit(WorkerId to, net::Message* message) {
   check_process("cluster");  // what a child of fork() sends would be taken for its parent's
   if (auto why = members_.loss(to)) throw *why;
   std::shared_ptr<net::Connection> connection;
@@ -48,12 +46,11 @@ void Links::submit(WorkerId to, std::vector<net::Message> messages) {
     }
     Link& link = at->second;
     connection = link.connection;
-    if (!connection)
-      for (auto& m : messages) link.waiting.push_back(std::move(m));
+    if (!connection && message) link.waiting.push_back(std::move(*message));
   }
   if (connection) {
     try {
-      for (auto& m : messages) connection->send(std::move(m));
+      if (message) connection->send(std::move(*message));
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::disconnected) throw;
       // Before its end was heard of: who sends is told the same as all others will be.

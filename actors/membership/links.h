@@ -46,7 +46,7 @@ class Links {
     std::vector<net::Message> waiting;            // until then
     bool opening = false;
   };
-  void submit(WorkerId to, std::vector<net::Message> messages);
+  void submit(WorkerId to, net::Message* message);
   void open(WorkerId to, const std::vector<std::string>& addresses);
   std::vector<std::string> addresses_of(WorkerId id) const;
 

@@ -1,25 +1,21 @@
 #include "actors/worker/canceller.h"
 
-#include "actors/worker/worker.h"
-
 namespace troupe::internal::actors {
 
 void Canceller::give_up(uint64_t id) {
-  Worker* worker;
   {
     Lock lock(mutex_);
-    worker = worker_;
-    if (!worker) return;
+    if (closed_) return;
     ++inside_;
   }
-  worker->give_up(id);
+  give_up_(id);
   Lock lock(mutex_);
   if (--inside_ == 0) left_.notify_all();
 }
 
 void Canceller::close() {
   Lock lock(mutex_);
-  worker_ = nullptr;
+  closed_ = true;
   left_.wait(lock.native(), [&]() TROUPE_REQUIRES(mutex_) { return inside_ == 0; });
 }
 

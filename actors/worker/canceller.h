@@ -1,21 +1,21 @@
 // The way from a future back to the worker that made its call, for as long as there is a worker.
 #pragma once
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "core/async/future_state.h"
 #include "core/base/mutex.h"
 
 namespace troupe::internal::actors {
 
-class Worker;
-
 /// Thread-safe. Shared by the worker and by the futures of its calls.
 class Canceller {
  public:
-  explicit Canceller(Worker& worker) : worker_(&worker) {}
-  /// What the future of call `id` waits for: Worker::give_up(id), once nobody wants the result.
+  explicit Canceller(std::function<void(uint64_t)> give_up) : give_up_(std::move(give_up)) {}
+  /// What the future of call `id` waits for: OutgoingCalls::give_up(id), once nobody wants the result.
   static Source source(std::shared_ptr<Canceller> self, uint64_t id) {
     return {std::move(self), id, &let_go};
   }
@@ -36,7 +36,8 @@ class Canceller {
 
   Mutex mutex_;
   std::condition_variable left_;
-  Worker* worker_ TROUPE_GUARDED_BY(mutex_);
+  const std::function<void(uint64_t)> give_up_;
+  bool closed_ TROUPE_GUARDED_BY(mutex_) = false;
   int inside_ TROUPE_GUARDED_BY(mutex_) = 0;
 };
 

@@ -1,7 +1,5 @@
 #include "actors/worker/guests.h"
 
-#include "actors/cell/actor_cell.h"
-#include "actors/worker/worker.h"
 #include "core/base/log.h"
 
 namespace troupe::internal::actors {
@@ -28,19 +26,15 @@ std::string text_of(const std::string& service, const net::Call& call) {
 
 }  // namespace
 
-Guests& Guests::install(Worker& worker) {
-  return worker.add_extension(std::unique_ptr<Guests>(new Guests(worker)));
-}
-
 void Guests::came(const net::PeerInfo& guest) {
-  worker_.members().add({guest.id, guest.name, "", {}}, Members::Listed::no);
+  members_.add({guest.id, guest.name, "", {}}, Members::Listed::no);
   Lock lock(mutex_);
   there_.insert(guest.id);
 }
 
 // "Half::forward on Half#1 on w1"; empty if there is no such method.
 std::string Guests::method_of(const net::Call& call) const {
-  const auto cell = worker_.find_actor(call.target);
+  const auto cell = actors_.find(call.target);
   const size_t method = cell ? cell->find_method(call.method) : ActorCell::kUnknown;
   return method == ActorCell::kUnknown ? "" : cell->method_label(method);
 }
@@ -70,7 +64,7 @@ void Guests::dismiss(const std::string& why) {
     Lock lock(mutex_);
     there = there_;
   }
-  for (const WorkerId id : there) worker_.lose(id, Error(ErrorKind::disconnected, why));
+  for (const WorkerId id : there) lose_(id, Error(ErrorKind::disconnected, why));
 }
 
 void Guests::worker_lost(WorkerId id, const Error&) {

@@ -4,20 +4,22 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "actors/cell/extension.h"
+#include "actors/membership/members.h"
+#include "actors/worker/actor_table.h"
 #include "core/base/mutex.h"
 #include "net/protocol/standing.h"
 #include "net/transport.h"
 #include "net/wire/wire.h"
 
 namespace troupe::internal::actors {
-
-class Worker;
 
 inline bool is_guest(WorkerId id) { return net::standing_of(id) == net::Standing::guest; }
 
@@ -37,7 +39,9 @@ inline constexpr std::array<std::string_view, 13> kOpenToControl = {
 /// The guests of one worker. Thread-safe.
 class Guests final : public Extension {
  public:
-  static Guests& install(Worker& worker);
+  using Lose = std::function<void(WorkerId, const Error&)>;
+  Guests(Members& members, const ActorTable& actors, Lose lose)
+      : members_(members), actors_(actors), lose_(std::move(lose)) {}
   /// Guests may call actors from now on; each of their calls is a line of the log.
   void allow_control() { control_ = true; }
   bool control() const { return control_; }
@@ -52,9 +56,10 @@ class Guests final : public Extension {
   void worker_lost(WorkerId id, const Error& why) override;
 
  private:
-  explicit Guests(Worker& worker) : worker_(worker) {}
   std::string method_of(const net::Call& call) const;
-  Worker& worker_;
+  Members& members_;
+  const ActorTable& actors_;
+  const Lose lose_;
   std::atomic<bool> control_{false};
   std::atomic<int64_t> calls_{0};
   mutable Mutex mutex_;

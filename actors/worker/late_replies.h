@@ -14,6 +14,7 @@
 
 namespace troupe::internal::actors {
 
+class LateCalls;
 class Worker;
 
 /// Puts a LateCall to work. Thread-safe.
@@ -21,7 +22,7 @@ class LateReplies : public std::enable_shared_from_this<LateReplies> {
  public:
   /// In the frame and grad mode of the call, which are those of what is sent for it later. `own`: its limit,
   /// which counts from its last argument; until then only that of its caller does.
-  LateReplies(Worker& worker, std::string label, std::vector<LateReply> replies, const CallLimit& own);
+  LateReplies(LateCalls& calls, std::string label, std::vector<LateReply> replies, const CallLimit& own);
 
   /// The call has left, as late call `number` of this worker to `to`: the results are asked to go there.
   void left(WorkerId to, uint64_t call, uint64_t number);
@@ -30,9 +31,11 @@ class LateReplies : public std::enable_shared_from_this<LateReplies> {
 
  private:
   void answered(size_t i, LateCall::Answer answer, const Result<Value>* result);
+  void begin_time();
   void pass_on(size_t i, const Value& value);
   Future<Value> take(size_t i);
 
+  LateCalls& calls_;
   Worker& worker_;
   const std::string label_;
   const CallFrame at_;

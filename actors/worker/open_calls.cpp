@@ -30,7 +30,7 @@ std::string target_of(const Worker& worker, const PendingCalls::Made& call) {
 }
 
 HandledCall handled_call(const Worker& worker, const Invocation& call) {
-  CallActivity now = worker.activity_of(call);
+  CallActivity now = worker.call_status().activity_of(call);
   HandledCall out{.from = call.from(), .id = call.call().id};
   if (const auto& cell = call.target_cell()) {
     const std::string& label = cell->method_label(call.method());
@@ -80,7 +80,7 @@ CallsReport calls_of(const Worker& worker) {
   }
   out.waits = worker.waits();
   out.joint = worker.joint_waits();
-  for (const auto& cell : worker.actors()) {
+  for (const auto& cell : worker.actors().all()) {
     CurrentActivity& activity = cell->activity();
     const char* what = activity.what();
     if (!what) continue;

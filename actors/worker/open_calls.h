@@ -8,21 +8,6 @@
 
 namespace troupe::internal::actors {
 
-/// The state of a call at its callee.
-struct CallActivity {
-  enum State : uint8_t {
-    unmade,      ///< its actor, or the value that it asks for, is still being made
-    incomplete,  ///< arguments are missing that come from other workers
-    queued,      ///< it has not begun
-    at_work,     ///< its method runs
-    waiting,     ///< its method is a coroutine, and waits
-  };
-  State state = unmade;
-  std::string actor = {};  ///< "Half#0:1 on w1"; empty: unmade
-  Duration time{};  ///< at_work: since it went on; waiting: since it began; queued: since its actor does that
-  std::string what;  ///< queued: what its actor is at work on; waiting, incomplete: for what. Empty: unknown
-};
-
 /// A call that has no answer yet, as its caller knows it.
 struct OpenCall {
   enum State : uint8_t {

@@ -130,7 +130,7 @@ Everything everything_of(const Worker& worker, int64_t most_actors) {
   int64_t queued = 0;
   std::map<std::string, HandledCount> methods;
   for (const auto& [type, handled] : worker.live_cells().retired()) add_up(methods, worker, *type, handled);
-  for (const auto& cell : worker.actors()) {
+  for (const auto& cell : worker.actors().all()) {
     const std::vector<HandledCount> handled = cell->handled();
     add_up(methods, worker, cell->type(), handled);
     HandledCount whole;

@@ -35,7 +35,7 @@ void install_traffic(Worker& worker) {
     const int64_t own = call.from() == worker.id() ? 1 : 2;
     std::vector<std::string> waits;
     TrafficReport report = worker.traffic().report(own, [&] {
-      waits = worker.waits_for();
+      waits = worker.pending_calls().labels();
       std::erase_if(waits, [](const std::string& label) { return label.starts_with(kTraffic.name); });
       return static_cast<int64_t>(waits.size()) + worker.metrics()["backward_passes"];
     });
@@ -51,7 +51,7 @@ void install_traffic(Worker& worker) {
     return worker.unheard().take();
   });
   kAlive.serve(worker, [&worker] {
-    std::vector<std::string> alive = worker.actor_labels();
+    std::vector<std::string> alive = worker.actors().labels();
     const auto metrics = worker.metrics();
     for (const char* kind : {"contexts", "owned_values", "pending_references"})
       if (const auto at = metrics.find(kind); at != metrics.end() && at->second)

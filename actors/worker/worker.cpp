@@ -7,7 +7,6 @@
 #include "actors/worker/reports.h"
 #include "actors/worker/traffic_service.h"
 #include "core/base/fork.h"
-#include "core/base/thread.h"
 #include "core/graph/grad_mode_note.h"
 
 namespace troupe::internal::actors {
@@ -31,12 +30,12 @@ Worker::Worker(WorkerOptions options)
     : options_(with_runtime(std::move(options))),
       timeout_ns_(options_.timeout.count()),
       links_(members_, options_.host, [this](WorkerId id, const Error& why) { lose(id, why); }),
-      pending_({std::max<size_t>(options_.limits.bytes, 1), std::max<size_t>(options_.limits.messages, 1)}),
+      calls_(*this),
       parked_(*options_.runtime, traffic_,
               [this](net::Connection& connection, net::Packet&& packet) {
                 if (!members_.loss(connection.peer().id)) take_in(connection, std::move(packet));
               }),
-      canceller_(std::make_shared<Canceller>(*this)),
+      canceller_(std::make_shared<Canceller>([this](uint64_t id) { calls_.give_up(id); })),
       as_host_{.worker = *this,
                .id = options_.id,
                .name = options_.name,
@@ -51,24 +50,26 @@ Worker::Worker(WorkerOptions options)
                .actor_methods = actor_methods_,
                .notify_started = [this](WorkerId caller, uint64_t id) { notify_started(caller, id); },
                .pass_on = [this](const HandOver& how, Invocation& call, const Value& result,
-                                 net::Reply& reply) { return pass_on(how, call, result, reply); },
-               .late_arguments = late_arguments_} {
+                                 net::Reply& reply) { return late_calls_.pass_on(how, call, result, reply); },
+               .late_arguments = late_calls_.arguments()} {
   set_grad_mode_note(note_of_grad_mode);
-  Guests::install(*this);
+  add_extension(std::make_unique<Guests>(members_, actors_,
+                                         [this](WorkerId guest, const Error& why) { lose(guest, why); }));
   install_traffic(*this);
   install_reports(*this);
   install_open_calls(*this);
-  install_late_arguments();
+  late_calls_.install();
   add_metrics([this](Metrics& m) {
     m["actors"] = live_cells_.count();
     m["threads"] = options_.runtime->threads();
     m["timeout_ms"] = std::chrono::duration_cast<std::chrono::milliseconds>(timeout()).count();
-    m["pending_calls"] = static_cast<int64_t>(pending_.size());
-    const FlowControl::Sums flow = pending_.in_flight();
+    m["pending_calls"] = static_cast<int64_t>(calls_.pending().size());
+    const FlowControl::Sums flow = calls_.pending().in_flight();
     m["in_flight_calls"] = static_cast<int64_t>(flow.messages);
     m["in_flight_bytes"] = static_cast<int64_t>(flow.bytes);
     m["unanswered_calls"] = static_cast<int64_t>(incoming_.size());
     m["parked_packets"] = static_cast<int64_t>(parked_.count());
+    const Lock lock(transport_mutex_);
     if (!transport_) return;
     const net::SentCounts sent = transport_->sent();
     for (size_t i = 0; i < sent.size(); ++i) {
@@ -77,8 +78,8 @@ Worker::Worker(WorkerOptions options)
       m["tensor_bytes" + by] = sent[i].bytes;
     }
   });
-  serve_status();
-  if (options_.timer_thread) timer_ = start_thread("worker", [this] { timer_loop(); });
+  status_.serve();
+  if (options_.timer_thread) timer_.start([this] { return tick(); });
 }
 
 Worker::~Worker() { end(); }
@@ -89,62 +90,48 @@ void Worker::end() {
   disconnect();
   canceller_->close();
   incoming_.clear();
-  late_arguments_.clear();
+  late_calls_.clear();
   for (auto& added : extensions_) added.extension->stop();
   parked_.finish();
-  std::unordered_map<ObjectId, std::shared_ptr<ActorCell>> actors;
-  std::vector<std::weak_ptr<ActorCell>> released;
-  {
-    Lock lock(actors_mutex_);
-    actors.swap(actors_);
-    released.swap(released_);
-  }
-  const Error stopping(ErrorKind::cancelled, "[call] worker " + name() + " is shutting down");
-  for (auto& weak : released)  // their coroutines may wait still
-    if (auto cell = weak.lock()) cell->cancel_suspensions(stopping);
-  for (auto& [id, cell] : actors) {
-    cell->cancel_suspensions(stopping);
-    cell->release();
-  }
-  actors.clear();
+  actors_.release_all(Error(ErrorKind::cancelled, "[call] worker " + name() + " is shutting down"));
   live_cells_.wait_until_none();
   unheard_.end();
-  {
-    Lock lock(timer_mutex_);
-    stopping_ = true;
-  }
-  timer_wake_.notify_one();
-  if (timer_.joinable()) timer_.join();
+  timer_.stop();
 }
 
 void Worker::stop() {
   if (stopped_.exchange(true)) return;
   links_.stop();
-  for (auto& call : pending_.take_all(kNoWorker)) {
-    undo(call);
-    call.promise.fail(Error(ErrorKind::cancelled,
-                            "[call] " + call.caller.label + ": worker " + name() + " is shutting down"));
-  }
+  calls_.end_all(kNoWorker, [this](const PendingCall& call) {
+    return Error(ErrorKind::cancelled,
+                 "[call] " + call.caller.label + ": worker " + name() + " is shutting down");
+  });
 }
 
 void Worker::interrupt(const std::string& why) {
   if (interrupted_.exchange(true)) return;
   const Error error(ErrorKind::cancelled, why);
-  for (auto& call : pending_.take_all(kNoWorker)) {
-    undo(call);
-    call.promise.fail(Error(error).crossing("call of " + call.caller.label + " from " + name()));
-  }
+  calls_.end_all(kNoWorker,
+                 [&](const PendingCall& call) { return Error(error).crossing(calls_.crossing(call)); });
   for (auto& added : extensions_) added.extension->interrupted(error);
 }
 
 void Worker::disconnect() {
   stop();
-  transport_.reset();
+  std::unique_ptr<net::Transport> gone;
+  const Lock lock(transport_mutex_);
+  gone = std::move(transport_);
 }
 
 void Worker::set_transport(std::unique_ptr<net::Transport> transport) {
+  links_.set_transport(*transport);
+  carries_devices_ = transport->carries_devices();
+  const Lock lock(transport_mutex_);
   transport_ = std::move(transport);
-  links_.set_transport(*transport_);
+}
+net::Transport& Worker::transport() {
+  const Lock lock(transport_mutex_);
+  return *transport_;
 }
 void Worker::add_service(const std::string& name, Handler handler, bool takes_unplaced) {
   services_[net::method_id(name)] = {name, std::move(handler), takes_unplaced};
@@ -163,6 +150,60 @@ void Worker::watch(WorkerId id) {
   }
 }
 
+void Worker::set_timeout(Duration timeout) {
+  if (timeout.count() < 0)
+    throw_invalid("[cluster] a timeout of " + std::to_string(timeout.count()) +
+                  " ns; expected zero (none) or more");
+  timeout_ns_ = timeout.count();
+}
+
+net::DevicePlacing Worker::placing(WorkerId to) const {
+  net::DevicePlacing placing{.in_memory = carries_devices_, .ways = is_guest(to) ? nullptr : ways_, .to = to};
+  if (options_.device_maps.empty()) return placing;
+  const auto found = options_.device_maps.find(members_.name_of(to));
+  if (found != options_.device_maps.end()) placing.map = &found->second;
+  return placing;
+}
+
+// ---- calls
+
+void Worker::send(WorkerId to, net::Message message) {
+  const auto beside = std::move(message.beside);
+  links_.send(to, std::move(message));
+  if (beside) beside->follow();
+}
+
+Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t method, ValueList args,
+                           CallOptions options) {
+  return calls_.call(target, std::move(label), method, std::move(args), std::move(options));
+}
+
+Future<Value> Worker::call_service(WorkerId to, const std::string& service, ValueList args,
+                                   CallOptions options) {
+  return call(ObjectId{to, kNoWorker, 0}, service, net::method_id(service), std::move(args),
+              std::move(options));
+}
+
+void Worker::notify_started(WorkerId caller, uint64_t call) {
+  if (caller == id()) return calls_.started(call, caller);
+  try {
+    links_.send(caller, net::encode(net::Started{call}));
+  } catch (const Error&) {  // it is gone
+  }
+}
+
+// Others wait for threads that run callbacks: calls made there never block.
+CallFrame Worker::callback_frame() {
+  CallFrame at = frame();
+  at.callback = true;
+  return at;
+}
+
+TimePoint Worker::tick() {
+  CallFrameScope scope(callback_frame());
+  return calls_.expire();
+}
+
 // ---- the end of others
 
 void Worker::lose(WorkerId id, const Error& why) {
@@ -175,32 +216,12 @@ void Worker::lose(WorkerId id, const Error& why) {
   const bool is_member = members_.find(id).has_value();
   if (is_member && !members_.mark_lost(id, lost)) return;
   links_.drop(id, lost.message());
-  for (auto& call : pending_.take_all(id)) {
-    undo(call);
-    call.promise.fail(Error(lost).crossing("call of " + call.caller.label + " from " + this->name()));
-  }
+  calls_.end_all(id, [&](const PendingCall& call) { return Error(lost).crossing(calls_.crossing(call)); });
   for (auto& call : incoming_.of(id)) call->cancel();
   if (!is_member) return;  // nobody holds anything of one that has not joined, and it may come again
-  for (auto& whole : late_arguments_.lost(id, lost)) enter(std::move(whole));
+  late_calls_.lost(id, lost);
   for (auto& added : extensions_) added.extension->worker_lost(id, lost);
-  std::vector<LossListener> listeners;
-  {
-    Lock lock(lost_mutex_);
-    listeners = on_lost_;
-  }
-  for (auto& listener : listeners)
-    if (!listener.gone()) listener.told(id, lost);
-}
-
-void Worker::on_lost(std::function<void(WorkerId, const Error&)> f) {
-  Lock lock(lost_mutex_);
-  on_lost_.push_back({std::move(f), {}});
-}
-
-void Worker::on_lost(std::weak_ptr<const void> owner, std::function<void(WorkerId, const Error&)> f) {
-  Lock lock(lost_mutex_);
-  std::erase_if(on_lost_, [](const LossListener& listener) { return listener.gone(); });
-  on_lost_.push_back({std::move(f), std::move(owner)});
+  on_lost_.tell(id, lost);
 }
 
 // ---- actors
@@ -227,54 +248,6 @@ std::shared_ptr<ActorCell> Worker::make_actor(const ObjectId& id, const std::str
   auto cell = std::make_shared<ActorCell>(as_host_, id, type, seed, std::move(path));
   cell->construct(make, std::move(args));
   return cell;
-}
-
-void Worker::add_actor(const std::shared_ptr<ActorCell>& cell) {
-  Lock lock(actors_mutex_);
-  actors_.emplace(cell->id(), cell);
-}
-
-std::shared_ptr<ActorCell> Worker::find_actor(const ObjectId& id) const {
-  Lock lock(actors_mutex_);
-  auto at = actors_.find(id);
-  return at == actors_.end() ? nullptr : at->second;
-}
-
-void Worker::release_actor(const ObjectId& id) {
-  std::shared_ptr<ActorCell> cell;
-  {
-    Lock lock(actors_mutex_);
-    auto node = actors_.extract(id);
-    if (node.empty()) return;
-    cell = std::move(node.mapped());
-    if (released_.size() >= prune_released_at_) {
-      std::erase_if(released_, [](const auto& c) { return c.expired(); });
-      prune_released_at_ = std::max<size_t>(64, 2 * released_.size());
-    }
-    released_.push_back(cell);
-  }
-  cell->release();
-}
-
-std::vector<std::shared_ptr<ActorCell>> Worker::actors() const {
-  Lock lock(actors_mutex_);
-  std::vector<std::shared_ptr<ActorCell>> out;
-  for (const auto& [id, cell] : actors_) out.push_back(cell);
-  return out;
-}
-
-std::vector<std::weak_ptr<ActorCell>> Worker::cells() const {
-  Lock lock(actors_mutex_);
-  std::vector<std::weak_ptr<ActorCell>> out = released_;
-  for (const auto& [id, cell] : actors_) out.push_back(cell);
-  return out;
-}
-
-std::vector<std::string> Worker::actor_labels() const {
-  Lock lock(actors_mutex_);
-  std::vector<std::string> labels;
-  for (const auto& [id, cell] : actors_) labels.push_back(cell->label());
-  return labels;
 }
 
 Worker::Metrics Worker::metrics() const {

@@ -17,16 +17,19 @@
 #include "actors/calls/call_limit.h"
 #include "actors/calls/call_options.h"
 #include "actors/calls/incoming_calls.h"
-#include "actors/calls/late_arguments.h"
-#include "actors/calls/pending_calls.h"
 #include "actors/calls/traffic.h"
 #include "actors/cell/actor_cell.h"
 #include "actors/cell/actor_host.h"
 #include "actors/cell/interceptor.h"
 #include "actors/membership/links.h"
 #include "actors/membership/members.h"
+#include "actors/worker/actor_table.h"
+#include "actors/worker/call_status.h"
+#include "actors/worker/call_timer.h"
 #include "actors/worker/canceller.h"
-#include "actors/worker/late_replies.h"
+#include "actors/worker/late_calls.h"
+#include "actors/worker/loss_listeners.h"
+#include "actors/worker/outgoing_calls.h"
 #include "actors/worker/parked_packets.h"
 #include "actors/worker/progress.h"
 #include "core/base/clock.h"
@@ -34,8 +37,6 @@
 #include "core/base/mutex.h"
 
 namespace troupe::internal::actors {
-
-struct CallActivity;
 
 struct WorkerOptions {
   WorkerId id = 0;
@@ -79,7 +80,7 @@ class Worker final : public net::Events, public std::enable_shared_from_this<Wor
 
   // ---- set-up, before the first message
   void set_transport(std::unique_ptr<net::Transport> transport);
-  net::Transport& transport() { return *transport_; }
+  net::Transport& transport();
   /// Other ways for tensors of devices than connections. They outlive the messages of this worker.
   void set_ways(net::TensorWays& ways) { ways_ = &ways; }
   /// Where this worker's tensors of devices arrive on worker `to`, and how.
@@ -124,18 +125,9 @@ class Worker final : public net::Events, public std::enable_shared_from_this<Wor
   /// Calls method `method` (`label`: "Layer::forward", for errors) of an actor.
   Future<Value> call(const ObjectId& target, std::string label, uint64_t method, ValueList args,
                      CallOptions options = {});
-  /// Whether calls to actors of worker `to` wait for room: later ones are not to overtake them.
-  bool calls_wait(WorkerId to) const { return pending_.wait(to); }
   /// A service by its name, unchecked: for tests and tools.
   Future<Value> call_service(WorkerId to, const std::string& service, ValueList args,
                              CallOptions options = {});
-  /// For CallOptions::late: that reply, if its result can go straight to worker `to`. There must be no other
-  /// handle on it.
-  std::optional<LateReply> late_reply(const Future<Value>& reply, uint32_t index, WorkerId to,
-                                      bool keep = false) const;
-  /// Nobody wants the result of call `id` of an actor's method: it fails with `cancelled`, and its callee is
-  /// told. Nothing if it has ended.
-  void give_up(uint64_t id);
   /// Uses a connection that was opened for worker `id`, to which nothing has been sent yet.
   void adopt(WorkerId id, const std::shared_ptr<net::Connection>& connection) {
     links_.opened(id, connection);
@@ -152,19 +144,14 @@ class Worker final : public net::Events, public std::enable_shared_from_this<Wor
   /// The type of that name, of WorkerOptions::hosting or of the program; `invalid` listing those that there
   /// are.
   const ActorType& type(const std::string& name) const;
-  /// A new actor, which will be constructed before it handles anything. Nobody finds it before add_actor().
-  /// `constructor`: its id, or 0 for a listed one that takes these arguments. `seed`: of its stream of random
-  /// numbers. `path`: ActorCell::path().
+  /// A new actor, which will be constructed before it handles anything. Nobody finds it before it is in
+  /// actors(). `constructor`: its id, or 0 for a listed one that takes these arguments. `seed`: of its stream
+  /// of random numbers. `path`: ActorCell::path().
   std::shared_ptr<ActorCell> make_actor(const ObjectId& id, const std::string& type, uint64_t constructor,
                                         ValueList args, uint64_t seed, std::string path);
-  void add_actor(const std::shared_ptr<ActorCell>& cell);
-  std::shared_ptr<ActorCell> find_actor(const ObjectId& id) const;
-  std::vector<std::shared_ptr<ActorCell>> actors() const;
-  /// Those that may be at work: these, and the ones that are released.
-  std::vector<std::weak_ptr<ActorCell>> cells() const;
+  ActorTable& actors() { return actors_; }
+  const ActorTable& actors() const { return actors_; }
   const TypeRegistry& hosting() const { return options_.hosting; }
-  /// Forgets the actor and destroys its object after what is in its mailbox.
-  void release_actor(const ObjectId& id);
   /// A number for a new object, unique on this worker; starts at 1.
   uint64_t next_number() { return ++last_number_; }
 
@@ -175,12 +162,14 @@ class Worker final : public net::Events, public std::enable_shared_from_this<Wor
   Traffic& traffic() { return traffic_; }
   /// What failed, and nobody knows yet.
   Unheard& unheard() { return unheard_; }
-  /// Labels of the calls that wait for their replies; of the actors in the table.
-  std::vector<std::string> waits_for() const { return pending_.labels(); }
-  const PendingCalls& pending_calls() const { return pending_; }
+  /// Calls of this worker to others.
+  OutgoingCalls& calls() { return calls_; }
+  const PendingCalls& pending_calls() const { return calls_.pending(); }
   const IncomingCalls& incoming_calls() const { return incoming_; }
-  /// The state of a call to an actor of this worker.
-  CallActivity activity_of(const Invocation& call) const;
+  LateCalls& late_calls() { return late_calls_; }
+  const LateCalls& late_calls() const { return late_calls_; }
+  CallStatus& call_status() { return status_; }
+  const CallStatus& call_status() const { return status_; }
   /// Has what actors handled that have gone.
   const LiveCells& live_cells() const { return live_cells_; }
   /// How far the program has come that this worker drives.
@@ -188,15 +177,11 @@ class Worker final : public net::Events, public std::enable_shared_from_this<Wor
   const Progress& progress() const { return progress_; }
   /// Links::queued_bytes().
   std::vector<std::pair<WorkerId, int64_t>> queued_bytes() const { return links_.queued_bytes(); }
-  std::vector<std::string> actor_labels() const;
   /// Fails expired calls; returns when to come again. Called by the timer thread, or by a simulation.
   TimePoint tick();
   /// The worker is gone: its pending calls fail, upper layers are told. Idempotent.
   void lose(WorkerId id, const Error& why);
-  /// Called once per lost worker, after everything else was told.
-  void on_lost(std::function<void(WorkerId, const Error&)> f);
-  /// The same, as long as `owner` is there.
-  void on_lost(std::weak_ptr<const void> owner, std::function<void(WorkerId, const Error&)> f);
+  LossListeners& on_lost() { return on_lost_; }
   /// Pending calls of actors' methods fail with `cancelled` and this text, and so do all that are made later.
   /// The services that end a cluster go on.
   void interrupt(const std::string& why);
@@ -217,38 +202,15 @@ class Worker final : public net::Events, public std::enable_shared_from_this<Wor
   void on_held_up(net::Connection& connection, Duration time) override;
 
  private:
-  friend class LateReplies;
-  void deliver_reply(const PendingCall& call, net::Reply reply);
+  friend class OutgoingCall;
+  friend class OutgoingCalls;
+  friend class LateCalls;
   void send(WorkerId to, net::Message message);
   void receive_call(net::Connection& connection, net::Call call);
   void take_in(net::Connection& connection, net::Packet&& packet);
   void refuse(net::Connection& connection, const Error& why);
-  void end(const GivenUp& call, Error why);
-  void tell(const GivenUp& call);
-  void install_late_arguments();
-  bool pass_on(const HandOver& how, Invocation& call, const Value& value, net::Reply& reply);
-  void send_late(WorkerId to, net::Call& call, const net::DevicePlacing& placing);
-  void fail_late(uint64_t call, const Error& why);
-  void begin_late(uint64_t call, CallLimit limit, TimePoint callers_end);
-  void arrives_late(WorkerId from, const net::Call& call);
-  void ready_late(const Ref<Invocation>& call);
-  void enter(LateArguments::Whole whole);
-  void answered(WorkerId by, net::Reply reply);
-  void drain(WorkerId to);
-  void depart(WorkerId to, const PendingCalls::Next& next);
-  void has_left(uint64_t id, WorkerId to);
-  void undo(const PendingCall& call);
   void notify_started(WorkerId caller, uint64_t id);
-  Error overloaded(WorkerId to, const FlowControl::Sums& taken) const;
   static CallFrame callback_frame();
-  void log_unanswered(const net::Reply& reply) const;
-  void send_cancel(WorkerId to, uint64_t id);
-  void timer_loop();
-  CallLimit limit_of(const CallOptions& options) const;
-  void ask_for_status(uint64_t id, WorkerId to);
-  void serve_status();
-  void tell_status(const Ref<Invocation>& question, uint64_t id);
-  std::string status_of(const Invocation& call) const;
 
   const RefuseChildren no_children_;
   WorkerOptions options_;
@@ -259,14 +221,12 @@ class Worker final : public net::Events, public std::enable_shared_from_this<Wor
   Progress progress_;
   Unheard unheard_;
   Links links_;
-  PendingCalls pending_;
+  OutgoingCalls calls_;
   IncomingCalls incoming_;
-  LateArguments late_arguments_;
+  LateCalls late_calls_{*this};
+  CallStatus status_{*this};
   ParkedPackets parked_;
   net::TensorWays* ways_ = nullptr;
-  internal::RecursiveMutex late_order_;  // late calls leave in the order of their numbers
-  std::unordered_map<WorkerId, uint64_t> late_numbers_;
-  std::atomic<int64_t> arguments_sent_{0}, arguments_passed_on_{0};
   std::shared_ptr<Canceller> canceller_;
   struct Added {
     const std::type_info* type;
@@ -285,27 +245,14 @@ class Worker final : public net::Events, public std::enable_shared_from_this<Wor
   std::vector<std::function<void(Metrics&)>> metrics_;
   std::atomic<uint64_t> last_number_{0};
 
-  mutable Mutex actors_mutex_;
-  std::unordered_map<ObjectId, std::shared_ptr<ActorCell>> actors_ TROUPE_GUARDED_BY(actors_mutex_);
-  // No reference is left, but a coroutine may wait.
-  std::vector<std::weak_ptr<ActorCell>> released_ TROUPE_GUARDED_BY(actors_mutex_);
-  size_t prune_released_at_ TROUPE_GUARDED_BY(actors_mutex_) = 64;
+  ActorTable actors_;
 
-  Mutex lost_mutex_;
-  struct LossListener {
-    std::function<void(WorkerId, const Error&)> told;
-    std::optional<std::weak_ptr<const void>> owner;
-    bool gone() const { return owner && owner->expired(); }
-  };
-  std::vector<LossListener> on_lost_ TROUPE_GUARDED_BY(lost_mutex_);
-
-  Mutex timer_mutex_;
-  std::condition_variable timer_wake_;
-  bool timer_poked_ TROUPE_GUARDED_BY(timer_mutex_) = false;
-  bool stopping_ TROUPE_GUARDED_BY(timer_mutex_) = false;
-  std::thread timer_;
+  LossListeners on_lost_;
+  CallTimer timer_;
   std::atomic<bool> stopped_{false}, interrupted_{false}, ended_{false};
-  std::unique_ptr<net::Transport> transport_;
+  bool carries_devices_ = false;   // the transport does
+  mutable Mutex transport_mutex_;  // who looks at it while disconnect() lets it go
+  std::unique_ptr<net::Transport> transport_ TROUPE_GUARDED_BY(transport_mutex_);
 };
 
 }  // namespace troupe::internal::actors

@@ -30,11 +30,11 @@ void Worker::dispatch(const Ref<Invocation>& invocation) {
       return service->second.handler(invocation);
     }
     if (call.unplaced) throw Error(*call.unplaced);
-    auto cell = find_actor(call.target);
+    auto cell = actors_.find(call.target);
     if (!cell) {
       for (auto& i : interceptors_)
         if (i->missing_object(invocation)) return;
-      cell = find_actor(call.target);  // made meanwhile, by a message of another worker
+      cell = actors_.find(call.target);  // made meanwhile, by a message of another worker
     }
     if (!cell)
       throw_invalid("[call] worker " + name() + " has no object " + std::to_string(call.target.creator) +
@@ -51,7 +51,7 @@ void Worker::deliver(const std::shared_ptr<ActorCell>& cell, const Ref<Invocatio
     invocation->set_target(cell, method);
     for (auto i = interceptors_.rbegin(); i != interceptors_.rend(); ++i) (*i)->incoming_call(*invocation);
     if (invocation->call().late_number)
-      ready_late(invocation);
+      late_calls_.ready(invocation);
     else
       cell->deliver(invocation);
   } catch (...) {
@@ -85,11 +85,11 @@ void refuse_guest(net::Connection& connection, const net::Packet& packet, const 
 void Worker::receive_call(net::Connection& connection, net::Call call) {
   const bool wanted = call.id != 0, no_result = call.no_result, to_actor = call.target.number != 0;
   const WorkerId from = connection.peer().id;
-  if (call.late_number) arrives_late(from, call);
+  if (call.late_number) late_calls_.arrives(from, call);
   const Ref<Invocation> invocation(
       new Invocation(as_host_, from, std::move(call),
                      [this, wanted, no_result, from, back = connection.share()](net::Reply& reply) {
-                       if (!wanted || no_result) log_unanswered(reply);
+                       if (!wanted || no_result) calls_.log_unanswered(reply);
                        if (wanted && !no_result) {
                          net::Message message = message_of(reply, placing(from));
                          const auto beside = std::move(message.beside);
@@ -150,12 +150,7 @@ void Worker::take_in(net::Connection& connection, net::Packet&& packet) {
   try {
     if (auto* handling = ConnectionState::of(connection)) handling->begins(packet);
     CallFrameScope scope(callback_frame());
-    if (auto* started = std::get_if<net::Started>(&packet)) {
-      bool room = false;
-      pending_.started(started->id, from, room);
-      if (room) drain(from);
-      return;
-    }
+    if (auto* started = std::get_if<net::Started>(&packet)) return calls_.started(started->id, from);
     if (auto* cancel = std::get_if<net::Cancel>(&packet)) {
       if (auto call = incoming_.find(from, cancel->id)) call->cancel();
       return;
@@ -163,7 +158,7 @@ void Worker::take_in(net::Connection& connection, net::Packet&& packet) {
     for (auto i = interceptors_.rbegin(); i != interceptors_.rend(); ++i) (*i)->arrived(from, packet);
     if (auto* call = std::get_if<net::Call>(&packet)) return receive_call(connection, std::move(*call));
     auto& reply = std::get<net::Reply>(packet);
-    answered(from, std::move(reply));
+    calls_.answered(from, std::move(reply));
   } catch (const Error& e) {
     refuse(connection, e);
   }
@@ -180,7 +175,7 @@ void Worker::on_held_up(net::Connection& connection, Duration time) {
   if (handling && handling->method()) {
     const ObjectId target = handling->target(id());
     const auto service = services_.find(handling->method());
-    const auto cell = find_actor(target);
+    const auto cell = actors_.find(target);
     const size_t method = cell ? cell->find_method(handling->method()) : ActorCell::kUnknown;
     if (!target.number && service != services_.end())
       what = "service " + service->second.name, advice = "a service must not block";

@@ -68,13 +68,13 @@ bool SimConnection::drain(int most) {
 // halfway.
 bool SimConnection::deliver_next() {
   SimNode::Callback callback(*node_);
-  std::deque<InboxItem> lost;
+  std::optional<std::deque<InboxItem>> lost;  // an empty deque takes memory, too
   std::vector<Promise<void>> waiting;
   std::optional<InboxItem> item;
   {
     std::lock_guard lock(mutex_);
     if (!callback) {
-      lost.swap(inbox_);
+      lost.emplace().swap(inbox_);
       queued_ = 0;
     }
     if (inbox_.empty()) {
@@ -92,7 +92,7 @@ bool SimConnection::deliver_next() {
       }
     }
   }
-  discard(std::move(lost));
+  if (lost) discard(std::move(*lost));
   for (auto& w : waiting) w.set();
   if (!item) return false;
   if (item->number)

@@ -15,19 +15,18 @@ Buffer shared(const Buffer& b) {
   return {b.storage->share(from, b.offset - from + b.size), b.offset - from, b.size};
 }
 
-Message copy_of(const Message& message) {
-  Message out;
-  out.header = message.header;
-  out.buffers.reserve(message.buffers.size());
-  for (const auto& b : message.buffers) {
+std::vector<Buffer> copies_of(const std::vector<Buffer>& buffers) {
+  std::vector<Buffer> out;
+  out.reserve(buffers.size());
+  for (const auto& b : buffers) {
     if (b.storage && !b.storage->device().is_cpu()) {
-      out.buffers.push_back(shared(b));
+      out.push_back(shared(b));
       continue;
     }
     auto storage = Storage::allocate(b.size);
     if (b.pinned) b.pinned->arrived(b.size);
     if (b.size) std::memcpy(storage->data(), b.data(), b.size);
-    out.buffers.push_back({std::move(storage), 0, b.size});
+    out.push_back({std::move(storage), 0, b.size});
   }
   return out;
 }
@@ -87,7 +86,7 @@ void SimConnection::send(Message message) {
   if (!other) throw disconnected(who(), "it is gone");
   bool room = other->has_room(item.bytes);
   if (room) {
-    item.message = copy_of(message);
+    item.message = {.header = std::move(message.header), .buffers = copies_of(message.buffers)};
     room = push_over_link(std::move(item), true);
   }
   if (room && !message.buffers.empty()) node_->count(message);
@@ -190,7 +189,8 @@ bool SimConnection::push_over_link(InboxItem item, bool check_room) {
   std::optional<InboxItem> twin;
   if (route.numbered && !control) item.number = ++last_sent_;
   if (route.duplicate)
-    twin.emplace(), twin->bytes = bytes, twin->number = item.number, twin->message = copy_of(item.message);
+    twin.emplace(), twin->bytes = bytes, twin->number = item.number,
+        twin->message = {.header = item.message.header, .buffers = copies_of(item.message.buffers)};
   other->push(std::move(item), route.arrival, route.reorder, false);
   if (twin) other->push(std::move(*twin), route.arrival, false, false);
   return true;
@@ -291,7 +291,7 @@ std::string SimConnection::who() const { return peer_info_.name.empty() ? addres
 
 void SimConnection::detach() { node_->remove(id_); }
 
-void SimConnection::discard(std::deque<InboxItem> items) {
+void SimConnection::discard(std::deque<InboxItem>&& items) {
   for (auto& item : items)
     if (item.promise)
       item.promise->fail(Error(ErrorKind::disconnected, "[net] the connection ended before it was ready"));

@@ -76,7 +76,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   bool has_room(size_t bytes) const;
   void detach();
   std::string who() const;
-  static void discard(std::deque<InboxItem> items);
+  static void discard(std::deque<InboxItem>&& items);
 
   const uint64_t id_;
   const std::shared_ptr<SimNode> node_, peer_node_;

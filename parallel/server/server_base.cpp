@@ -67,7 +67,7 @@ ServerBase::ServerBase(const ServerOptions& options)
       state_(options.policy, options.trainers),
       bell_(std::make_shared<Bell>()),
       entry_(server_worker()) {
-  server_worker().on_lost(bell_, [bell = std::weak_ptr(bell_)](WorkerId, const Error&) {
+  server_worker().on_lost().add(bell_, [bell = std::weak_ptr(bell_)](WorkerId, const Error&) {
     if (const auto alive = bell.lock()) alive->ring();
   });
 }

@@ -105,7 +105,7 @@ TEST_CASE("a guest may call none of the declared messages but those that are ope
   ledger.call<&Ledger::add>(7).get();
   Guest guest(two.worker(1));
   CHECK(guest.link->peer().name == "w1");
-  const ObjectId worker{1, kNoWorker, 0}, actor = two.worker(1).actors().front()->id();
+  const ObjectId worker{1, kNoWorker, 0}, actor = two.worker(1).actors().all().front()->id();
   auto names = declared_messages();
   CHECK(names.size() > 80);
   std::erase_if(names, [](const std::string& name) { return lists(actors::kOpenToGuests, name); });
@@ -133,7 +133,7 @@ TEST_CASE("a guest of a job for control may call methods of actors, and the serv
   ledger.call<&Ledger::add>(7).get();
   two.worker(1).extension<actors::Guests>()->allow_control();
   Guest guest(two.worker(1));
-  const ObjectId worker{1, kNoWorker, 0}, actor = two.worker(1).actors().front()->id();
+  const ObjectId worker{1, kNoWorker, 0}, actor = two.worker(1).actors().all().front()->id();
   size_t refused = 0;
   for (const std::string& name : declared_messages()) {
     INFO(name);
@@ -142,13 +142,14 @@ TEST_CASE("a guest of a job for control may call methods of actors, and the serv
     CHECK_THAT(text, Catch::StartsWith("[call] guest is a guest of the cluster, and may not call "));
     refused += text.ends_with(" " + name);
   }
-  CHECK(refused > 30);
+  CHECK(refused > 20);  // all that this worker serves
   static std::string logged;
   log::set_sink([](log::Level, const std::string& line) { logged += line + "\n"; });
   CHECK(guest.refusal(actor, "total") == "no refusal");
   CHECK(guest.refusal(worker, "ref.names") == "no refusal");
   log::set_sink(nullptr);
-  CHECK(logged == "[control] call 1 of a guest, by guest: Ledger::total on Ledger#0:1 on w1\n");
+  CHECK_THAT(logged, Catch::StartsWith("[control] call 1 of a guest, by guest: ") &&
+                         Catch::Contains("Ledger::total on w1 (") && Catch::EndsWith("Ledger#0:1)\n"));
   CHECK_THAT(guest.refusal(actor, "total", /*context=*/5),
              Catch::EndsWith(" in a context: gradients are recorded for members alone"));
 }

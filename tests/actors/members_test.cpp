@@ -48,8 +48,9 @@ TEST_CASE("who listens for losses is told of them as long as it is there") {
   internal::actors::Worker& worker = cluster->worker();
   std::vector<std::string> told;
   auto owner = std::make_shared<int>();
-  worker.on_lost([&](WorkerId id, const Error&) { told.push_back("always " + std::to_string(id)); });
-  worker.on_lost(owner, [&](WorkerId id, const Error&) { told.push_back("owner " + std::to_string(id)); });
+  worker.on_lost().add([&](WorkerId id, const Error&) { told.push_back("always " + std::to_string(id)); });
+  worker.on_lost().add(owner,
+                       [&](WorkerId id, const Error&) { told.push_back("owner " + std::to_string(id)); });
   worker.lose(1, Error(ErrorKind::disconnected, "gone"));
   CHECK(told == std::vector<std::string>{"always 1", "owner 1"});
   owner.reset();

@@ -56,7 +56,7 @@ struct PlainOwner : Actor {
 };
 
 std::shared_ptr<internal::actors::ActorCell> cell_of(Cluster& cluster, const AnyRef& actor) {
-  return cluster.worker().find_actor(actor.id());
+  return cluster.worker().actors().find(actor.id());
 }
 
 // The job, in the actor's mailbox.

@@ -54,7 +54,7 @@ struct Refuser : internal::actors::Interceptor {
 struct Maker : internal::actors::Interceptor {
   bool missing_object(const Ref<internal::actors::Invocation>& call) override {
     internal::actors::Worker& worker = call->worker();
-    worker.add_actor(worker.make_actor(call->call().target, std::string(internal::actors::type_name<Item>()),
+    worker.actors().add(worker.make_actor(call->call().target, std::string(internal::actors::type_name<Item>()),
                                        internal::actors::MadeFrom<Item>::id, {}, 0, "Item#0"));
     return false;
   }
@@ -183,7 +183,7 @@ TEST_CASE("a call reaches an actor that is made while it is looked for") {
       cluster.await(cluster.worker(0).call(id, "Item::number", internal::net::method_id("number"), {}));
   REQUIRE(r.ok());
   CHECK(*r.value().get_if<int64_t>() == 7);
-  worker.release_actor(id);
+  worker.actors().release(id);
 }
 
 TEST_CASE("a reference whose creation could not be sent says why, and cannot be passed on") {

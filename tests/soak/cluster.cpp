@@ -56,7 +56,7 @@ Process& Cluster::start() {
                                                                           .timer_thread = false});
   p.worker = &p.stack->worker();
   p.references = p.stack->references();
-  p.worker->on_lost([this, &p](WorkerId id, const Error& why) { lost(p, id, why); });
+  p.worker->on_lost().add([this, &p](WorkerId id, const Error& why) { lost(p, id, why); });
   p.worker->members().add({p.id, p.name, "sim", {"sim:" + p.name}});
   for (auto& o : processes_) {
     if (!o->alive) continue;

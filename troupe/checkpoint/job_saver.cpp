@@ -41,7 +41,7 @@ struct Gathered {
 void in_all_mailboxes(const actors::Worker& worker, const Ref<actors::Invocation>& call,
                       const std::function<void(ActorCell&, Gathered&)>& f,
                       const std::function<void(Gathered&)>& done) {
-  const auto cells = worker.actors();
+  const auto cells = worker.actors().all();
   auto all = std::make_shared<Gathered>(cells.size());
   const auto end = [call, done](Gathered& g) {
     if (g.failure)

@@ -94,7 +94,7 @@ void EndWatch::watch() {
 std::vector<std::weak_ptr<EndWatch::Cell>> EndWatch::cells() const {
   std::vector<std::weak_ptr<Cell>> all = cells_;
   for (const internal::actors::Worker* worker : workers_)
-    for (auto& cell : worker->cells()) all.push_back(std::move(cell));
+    for (auto& cell : worker->actors().cells()) all.push_back(std::move(cell));
   return all;
 }
 

@@ -105,7 +105,7 @@ std::string token_of_file(const std::string& path, bool in_pod) {
   }
 }
 
-using Lookup = LaunchEnvironment::Lookup;
+using Variable = LaunchEnvironment::Lookup;
 
 // What a launcher says of the job as a whole.
 struct JobFacts {
@@ -143,7 +143,7 @@ std::string pid_of_mpich_proxy() {
   return "";
 }
 
-JobFacts facts_of(const Lookup& lookup, const Dialect& dialect, const std::string& world) {
+JobFacts facts_of(const Variable& lookup, const Dialect& dialect, const std::string& world) {
   JobFacts job;
   if (&dialect == &kSlurm) {
     const auto id = lookup("SLURM_JOB_ID"), step = lookup("SLURM_STEP_ID");
@@ -181,7 +181,7 @@ uint16_t port_of(const std::string& job) {
 }
 
 // Where worker 0 is, if somebody or the launcher says it.
-void find_address(LaunchEnvironment& e, const Lookup& lookup, const JobFacts& job) {
+void find_address(LaunchEnvironment& e, const Variable& lookup, const JobFacts& job) {
   if (auto address = lookup("TROUPE_ADDRESS")) {
     try {
       (void)internal::net::parse_address(*address);
@@ -215,7 +215,7 @@ void find_address(LaunchEnvironment& e, const Lookup& lookup, const JobFacts& jo
   }
 }
 
-void find_token(LaunchEnvironment& e, const Lookup& lookup, bool in_pod) {
+void find_token(LaunchEnvironment& e, const Variable& lookup, bool in_pod) {
   if (auto token = lookup("TROUPE_TOKEN")) {
     e.token = checked_token(*token);
   } else if (auto file = lookup("TROUPE_TOKEN_FILE")) {
@@ -235,7 +235,7 @@ void find_token(LaunchEnvironment& e, const Lookup& lookup, bool in_pod) {
   }
 }
 
-void find_certificate(LaunchEnvironment& e, const Lookup& lookup) {
+void find_certificate(LaunchEnvironment& e, const Variable& lookup) {
   constexpr const char* kNames[] = {"TROUPE_TLS_CERTIFICATE", "TROUPE_TLS_KEY", "TROUPE_TLS_CA"};
   std::string paths[3];
   const char *set = nullptr, *unset = nullptr;
@@ -259,7 +259,7 @@ void find_certificate(LaunchEnvironment& e, const Lookup& lookup) {
 
 // A launcher that started this process may well have been started by another one. Numbers that somebody set
 // by hand are another matter: then all of its processes may have the same one.
-void check_contradiction(const Lookup& lookup, const Dialect& said, const std::string& rank,
+void check_contradiction(const Variable& lookup, const Dialect& said, const std::string& rank,
                          const std::string& world) {
   if ((&said != &kOwn && &said != &kTorchrun) || lookup("LOCAL_RANK")) return;
   for (const Dialect* d : {&kOpenMpi, &kPmi, &kSlurm}) {
@@ -278,7 +278,7 @@ std::optional<std::string> from_process(const std::string& name) {
 
 }  // namespace
 
-std::optional<LaunchEnvironment> LaunchEnvironment::read(const Lookup& lookup) {
+std::optional<LaunchEnvironment> LaunchEnvironment::read(const Variable& lookup) {
   LaunchEnvironment e;  // a wrong switch is refused in a program that runs alone, too
   e.polling = parse_switch("TROUPE_POLLING", lookup("TROUPE_POLLING"));
   e.callers_read = parse_switch("TROUPE_CALLERS_READ", lookup("TROUPE_CALLERS_READ"));
@@ -334,7 +334,7 @@ std::optional<LaunchEnvironment> LaunchEnvironment::read(const Lookup& lookup) {
 
 std::string LaunchEnvironment::bind_address() const { return tcp_address("TROUPE_BIND", bind, "0"); }
 
-std::string LaunchEnvironment::why_alone(const Lookup& lookup) {
+std::string LaunchEnvironment::why_alone(const Variable& lookup) {
   if (const auto pod = lookup("JOB_COMPLETION_INDEX"); pod && !lookup("WORLD_SIZE"))
     return "[launch] runs alone: this is pod " + shown(*pod) +
            " of an indexed Job, and each pod trains a model of its own; for one cluster set WORLD_SIZE (the "
@@ -350,7 +350,7 @@ std::string LaunchEnvironment::why_alone() { return why_alone(from_process); }
 
 std::optional<LaunchEnvironment> LaunchEnvironment::read() { return read(from_process); }
 
-int LaunchEnvironment::workers(const Lookup& lookup) {
+int LaunchEnvironment::workers(const Variable& lookup) {
   const auto text = lookup("TROUPE_WORKERS");
   if (!text) return 3;
   return static_cast<int>(parse("TROUPE_WORKERS", *text, 1, 1024));

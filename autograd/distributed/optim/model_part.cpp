@@ -53,11 +53,13 @@ void ModelPart::replace(const Tensor& parameter, const Tensor& piece) {
 }
 
 void ModelPart::be_rank(size_t rank, uint64_t group, const Members& members) {
+  const internal::Lock lock(mutex_);
   if (members.size() > 1 && std::ranges::find(groups_, group, &RankIn::group) == groups_.end())
     groups_.push_back({group, members, rank});
 }
 
 void ModelPart::be_replica(Members replicas) {
+  const internal::Lock lock(mutex_);
   std::erase_if(groups_, [&](const RankIn& in) { return are_members(in.members, replicas_); });
   replicas_ = std::move(replicas);
 }
@@ -86,6 +88,7 @@ std::vector<CopySizes> ModelPart::count_once(const Tensors& parameters, const st
   const AllPieces all = pieces();
   std::vector<CopySizes> to_compare;
   Sizes left = counted;
+  const internal::Lock lock(mutex_);
   for (const RankIn& in : groups_) {
     if (are_members(in.members, replicas_)) continue;
     CopySizes of{in.group, in.members.size(), {}, {}};

@@ -8,19 +8,20 @@
 
 #include "autograd/distributed/optim/copies.h"
 #include "autograd/distributed/optim/parameter_pieces.h"
+#include "core/base/mutex.h"
 #include "core/value/value.h"
 
 namespace troupe::optim {
 
 /// Whoever cuts parameters says so here; optimizers, norms, checkpoints and reports read it. A parameter that
 /// nobody has said anything of is a copy on all ranks of the groups that the actor is in, with one gradient,
-/// and norms count that of rank 0. In the actor's mailbox.
+/// and norms count that of rank 0. In the actor's mailbox, but for be_rank().
 class ModelPart {
  public:
   using Members = std::vector<ObjectId>;  // of a group
   using AllPieces = std::vector<std::shared_ptr<ParameterPieces>>;
 
-  /// Of the actor whose constructor or method runs; nullptr outside of actors.
+  /// What the actor has whose constructor or method runs; nullptr outside of actors.
   static ModelPart* here();
   /// In an actor's method: of its parameters that others update, too.
   static AllPieces pieces_here() { return here()->pieces(); }
@@ -28,7 +29,7 @@ class ModelPart {
   /// Distributed optimizers update these, while the object lives. `invalid` if old versions of parameters are
   /// kept.
   void add(const std::shared_ptr<ParameterPieces>& pieces);
-  /// Those that are alive.
+  /// All that are alive.
   AllPieces pieces() const;
   /// `invalid` if pieces of the parameters are there.
   void keep_old_versions();
@@ -38,7 +39,7 @@ class ModelPart {
   void cut(const Tensor& parameter) { cut_.push_back(parameter); }
   /// The actor has a piece in the place of a parameter, which is cut if that was.
   void replace(const Tensor& parameter, const Tensor& piece);
-  /// The actor is that rank of the group of that number.
+  /// The actor is that rank of the group of that number. From any thread: conversions of passes say so, too.
   void be_rank(size_t rank, uint64_t group, const Members& members);
   /// Has become one of replicas, or is none any more. What replicas do among them says nothing of copies,
   /// which they count once by themselves.
@@ -66,7 +67,8 @@ class ModelPart {
   std::vector<std::weak_ptr<ParameterPieces>> pieces_;
   bool keeps_old_versions_ = false;
   Tensors cut_;
-  std::vector<RankIn> groups_;
+  mutable internal::Mutex mutex_;
+  std::vector<RankIn> groups_ TROUPE_GUARDED_BY(mutex_);
   Members replicas_;
   std::map<std::string, Tensors> left_out_;  // by reason
 };

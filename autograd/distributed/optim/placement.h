@@ -25,20 +25,20 @@ struct Placement {
   Shape whole;
   int64_t dim = 0;
   std::vector<Range> ranges = {};  ///< along it, one behind the other; none: all
-  /// Of the elements of the ranges, in one dimension; none: all.
+  /// It has these of the elements of the ranges, in one dimension; none: all.
   std::optional<Run> run = {};
 
-  /// Of one range: how rank `rank` of a group has it, whose sizes are those.
+  /// How rank `rank` of a group has it, whose sizes along `dim` are those: one range.
   static Placement cut(const Shape& whole, int64_t dim, const std::vector<int64_t>& sizes, size_t rank);
-  /// As numbers, for files and messages. The way back is `invalid`, naming `what`, if they are none of a
+  /// The placement as numbers, for files and messages. The way back is `invalid`, naming `what`, if they are none of a
   /// placement.
   std::vector<int64_t> numbers() const;
   static Placement of_numbers(const std::vector<int64_t>& numbers, const std::string& what);
 
   bool is_all() const { return ranges.empty() && !run; }
-  /// Of what the ranges hold.
+  /// The shape of what the ranges hold.
   Shape local() const;
-  /// Of what the actor has.
+  /// The shape of what the actor has.
   Shape shape() const { return run ? Shape{run->count} : local(); }
   /// Calls f(place in the whole, place in what the actor has, elements) for what is contiguous in both.
   void for_each_run(const std::function<void(int64_t, int64_t, int64_t)>& f) const;
@@ -46,7 +46,7 @@ struct Placement {
   Tensor of(const Tensor& parameter) const;
   bool operator==(const Placement&) const = default;
 };
-/// By the names of an actor's module.
+/// Keys are the names of an actor's module.
 using Placements = std::map<std::string, Placement>;
 
 /// How a tensor of that shape lies in the whole: in a way that `placements` have of the parameter, or it is

@@ -98,7 +98,7 @@ int main(int argc, char** argv) {
         // Once the shutdown asks what is under way.
         std::thread([&worker = cluster.worker(), pid] {
           for (;; std::this_thread::yield())
-            for (const std::string& label : worker.waits_for())
+            for (const std::string& label : worker.pending_calls().labels())
               if (label == internal::actors::kTraffic.name) return (void)kill(pid, SIGKILL);
         }).detach();
       },
