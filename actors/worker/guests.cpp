@@ -32,7 +32,7 @@ void Guests::came(const net::PeerInfo& guest) {
   there_.insert(guest.id);
 }
 
-// "Half::forward on Half#1 on w1"; empty if there is no such method.
+// "Half::forward on w1 (Half#1)"; empty if there is no such method.
 std::string Guests::method_of(const net::Call& call) const {
   const auto cell = actors_.find(call.target);
   const size_t method = cell ? cell->find_method(call.method) : ActorCell::kUnknown;

@@ -1,6 +1,7 @@
 // A guest of a job of real processes: the shell, attached to it.
 #include <signal.h>
 
+#include "tests/support/folder.h"
 #include "tests/support/skip.h"
 #include "tests/watch/watched_job.h"
 
@@ -30,10 +31,12 @@ std::string logs(const WatchedJob& job) { return troupe_says({"logs", job.job});
 
 TEST_CASE("a guest reads what a job does") {
   if (!has_shell()) return skip_test("troupe was built without its shell");
+  const Folder folder;
   WatchedJob job("train");
   Process reads(attached(job,
                          "ps() waits() print(#workers(), metrics('w1').actors)"
-                         "print(#trace(function() metrics('w2') end) > 1000)"));
+                         "print(trace(function() metrics('w2') end, '" +
+                             (folder.path / "t.json").string() + "'):find(' events; wrote ') ~= nil)"));
   CHECK(reads.exit_code() == 0);
   INFO(reads.output << reads.errors);
   CHECK(reads.output.find("Half#0:1 on w1") != std::string::npos);
@@ -71,7 +74,7 @@ TEST_CASE("a guest of a job for control calls actors and makes some, and each ca
   CHECK(calls.output.find("there " + pid + "\n") != std::string::npos);
   const std::string lines = logs(job);
   CHECK(lines.find("[control] call 1 of a guest, by guest-") != std::string::npos);
-  CHECK(lines.find(": Mill::process on Mill#0:2 on w2") != std::string::npos);
+  CHECK(lines.find(": Mill::process on w2 (Mill#0:2)") != std::string::npos);
   CHECK(lines.find(": ref.spawn of Mill") != std::string::npos);
 }
 

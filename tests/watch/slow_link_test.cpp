@@ -65,9 +65,12 @@ TEST_CASE("a slow link is named, with what waits for it") {
   const Site site;
   const std::string job = "slow-link-" + std::to_string(getpid());
   const SlowWay way(site.port);
-  Variables there = with(site.of(1, 2), "TROUPE_JOB=" + job);
+  const auto of = [&](int rank) {
+    return with(with(site.of(rank, 2), "TROUPE_JOB=" + job), "TROUPE_SHARED_MEMORY=0");
+  };
+  Variables there = of(1);
   there[3] = "MASTER_PORT=" + std::to_string(way.port());
-  Process driver({program("planted"), "link"}, with(site.of(0, 2), "TROUPE_JOB=" + job));
+  Process driver({program("planted"), "link"}, of(0));
   await_driver(site);
   Process worker({program("planted"), "link"}, there);
   driver.await("planted\n");
