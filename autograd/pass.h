@@ -376,14 +376,37 @@ class Pass {
 
   Tensors apply(const ReadyNode& task, Tensors grads) {
     const Tensors sums = sums_behind(*task.node, *sink_);
-    auto* partial = sums.empty() ? nullptr : dynamic_cast<PartialNode*>(task.node);
-    if (!partial) {
-      sink_->sums_done();
-      return task.node->apply(std::move(grads));
-    }
-    Tensors out = partial->apply_some(std::move(grads), {.sums = sums});
+    Tensors pending = take_pending(task);
+    auto* partial = sums.empty() && pending.empty() ? nullptr : dynamic_cast<PartialNode*>(task.node);
+    if (!partial) sink_->sums_done();
+    Tensors out = partial ? partial->apply_some(std::move(grads), {.sums = sums, .pending = pending})
+                          : task.node->apply(std::move(grads));
+    for (size_t i = 0; i < pending.size(); ++i)
+      if (pending[i].defined()) came_for(task, i) = std::move(pending[i]);
+    if (!partial) return out;
     drop_added(sums, out);
     sink_->sums_done();
+    return out;
+  }
+
+  // What has come for the result that input i of the step is.
+  Tensor& came_for(const ReadyNode& task, size_t i) {
+    return tasks_[successors_[task.first_edge + i]].grads[task.node->next()[i].input];
+  }
+
+  // What came for its inputs is taken out, for the step to add to; empty: nothing that is worth it.
+  Tensors take_pending(const ReadyNode& task) {
+    Tensors out;
+    if (grad_enabled()) return out;
+    const size_t count = task.node->next().size();
+    for (size_t i = 0; i < count; ++i) {
+      const uint32_t to = successors_[task.first_edge + i];
+      if (to == kNone || tasks_[to].grads.empty() || tasks_[to].end != Node::End::none) continue;
+      Tensor& came = came_for(task, i);
+      if (!came.defined() || !worth_adding_to(came)) continue;
+      out.resize(count);
+      out[i] = std::move(came);
+    }
     return out;
   }
 

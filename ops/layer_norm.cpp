@@ -34,7 +34,8 @@ Specs norm_spec(const Call& c) {
 
 Specs norm_grad_spec(const Call& c) {
   check_rows(c, c.in[1], c.in[2]);
-  require_same_shape(c, c.in[0], c.in[1]);
+  for (size_t i = 0; i < c.in.size(); ++i)
+    if (i != 2) require_same_shape(c, c.in[i], c.in[1]);
   const Spec row{c.in[2].shape(), c.in[2].dtype()};
   Specs specs = same_spec(c);
   specs.resize(&c.op == &kLayerNormGrad ? 3 : 2, row);
@@ -62,8 +63,8 @@ Tensors recorded_gradient(const Backward& b) {
 }
 
 Tensors fused_gradient(const Backward& b, const Op& op) {
-  const Tensor inputs[] = {b.grads[0], b.in[0], b.in[1]};
-  Tensors out = apply(op, inputs, {{"eps", b.attrs.number("eps")}});
+  const Tensor inputs[] = {b.grads[0], b.in[0], b.in[1], b.take_pending(0)};
+  Tensors out = apply(op, std::span(inputs, inputs[3].defined() ? 4 : 3), {{"eps", b.attrs.number("eps")}});
   out.resize(b.in.size());
   return out;
 }
@@ -81,8 +82,9 @@ Sample rows(const Shape& shape, const Shape& row, bool bias) {
   return s;
 }
 
-Sample rows_grad(const Shape& shape, const Shape& row) {
-  return {{sample(shape, -2, 2, 3), sample(shape), sample(row, -2, 2, 1)}};
+std::vector<Sample> rows_grad() {
+  const Tensors a{sample({2, 3, 4}, -2, 2, 3), sample({2, 3, 4}), sample({4}, -2, 2, 1)};
+  return {{a}, {{a[0], a[1], a[2], sample({2, 3, 4}, -2, 2, 4)}}, {{sample({0, 4}), sample({0, 4}), a[2]}}};
 }
 
 }  // namespace
@@ -115,24 +117,22 @@ const Op kRmsNorm{.name = "rms_norm",
                   }};
 
 const Op kLayerNormGrad{.name = "layer_norm_grad",
-                        .inputs = "grad input weight",
-                        .text = "Gradients of layer_norm.",
+                        .inputs = "grad input weight added",
+                        .text = "Gradients of layer_norm; that of the input is added to what is given.",
                         .internal = true,
+                        .min_inputs = 3,
                         .attrs = {{"eps", 1e-5}},
                         .shape = norm_grad_spec,
-                        .samples = []() -> std::vector<Sample> {
-                          return {rows_grad({2, 3, 4}, {4}), rows_grad({0, 4}, {4})};
-                        }};
+                        .samples = rows_grad};
 
 const Op kRmsNormGrad{.name = "rms_norm_grad",
-                      .inputs = "grad input weight",
-                      .text = "Gradients of rms_norm.",
+                      .inputs = "grad input weight added",
+                      .text = "Gradients of rms_norm; that of the input is added to what is given.",
                       .internal = true,
+                      .min_inputs = 3,
                       .attrs = {{"eps", 1e-6}},
                       .shape = norm_grad_spec,
-                      .samples = []() -> std::vector<Sample> {
-                        return {rows_grad({2, 3, 4}, {4}), rows_grad({0, 4}, {4})};
-                      }};
+                      .samples = rows_grad};
 
 namespace {
 

@@ -12,6 +12,10 @@ struct GradientRequest {
   /// Defined: contiguous, of the input's shape and dtype, and the gradient may be added to what it holds
   /// instead. Empty: none.
   std::span<const Tensor> sums = {};
+  /// Defined: what has come so far for the result of another step that the input is. A step that adds its own
+  /// to it, as it rounds it, lets go of it here and gives the sum, with the bits of an addition behind it.
+  /// Empty: none.
+  std::span<Tensor> pending = {};
 };
 
 /// What a pass asks for that runs only what leads to given inputs, or a backward pass in two parts: the

@@ -81,9 +81,10 @@ void forward(const Call& c, Tensors& out) {
   });
 }
 
-// The rows of one piece. The gradients of weight and bias are summed into dw and db.
+// The rows of one piece. The gradients of weight and bias are summed into dw and db, that of x to `added`.
 template <bool centered, class T>
-void backward(const T* g, const T* x, const T* w, T* dx, T* dw, T* db, int64_t rows, int64_t n, T eps) {
+void backward(const T* g, const T* x, const T* w, const T* added, T* dx, T* dw, T* db, int64_t rows,
+              int64_t n, T eps) {
   vectorized([=]() __attribute__((always_inline)) {
     for (int64_t at_row = 0; at_row < rows * n; at_row += n) {
       const T *row = x + at_row, *gradient = g + at_row;
@@ -106,6 +107,9 @@ void backward(const T* g, const T* x, const T* w, T* dx, T* dw, T* db, int64_t r
         dw[i] += gradient[i] * (d * s.scale);
         if constexpr (centered) db[i] += gradient[i];
       }
+      if (!added) continue;
+      TROUPE_INDEPENDENT
+      for (int64_t i = 0; i < n; ++i) result[i] = added[at_row + i] + result[i];
     }
   });
 }
@@ -113,7 +117,8 @@ void backward(const T* g, const T* x, const T* w, T* dx, T* dw, T* db, int64_t r
 template <bool centered>
 void backward(const Call& c, Tensors& out) {
   const Tensor g = c.in[0].contiguous_data(), x = c.in[1].contiguous_data(),
-               weight = c.in[2].contiguous_data();
+               weight = c.in[2].contiguous_data(),
+               added = c.in.size() > 3 ? c.in[3].contiguous_data() : Tensor();
   const int64_t n = weight.numel(), rows = n ? x.numel() / n : 0, pieces = (rows + kPiece - 1) / kPiece;
   visit_floating(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
@@ -121,12 +126,13 @@ void backward(const Call& c, Tensors& out) {
     const Tensor partial = zeros({pieces, kSums, n}, x.dtype());
     const T eps = static_cast<T>(c.attrs.number("eps"));
     const T *gradient = g.data<T>(), *from = x.data<T>(), *w = weight.data<T>();
+    const T* to_add = added.defined() ? added.data<T>() : nullptr;
     T *dx = out[0].data<T>(), *sums = partial.data<T>();
     parallel_for(pieces, 3 * kElementNs * static_cast<double>(kPiece * n), [=](int64_t p) {
       const int64_t first = p * kPiece;
       T* dw = sums + p * kSums * n;
-      backward<centered, T>(gradient + first * n, from + first * n, w, dx + first * n, dw, dw + n,
-                            std::min(kPiece, rows - first), n, eps);
+      backward<centered, T>(gradient + first * n, from + first * n, w, to_add ? to_add + first * n : nullptr,
+                            dx + first * n, dw, dw + n, std::min(kPiece, rows - first), n, eps);
     });
     for (int64_t k = 0; k < kSums; ++k) {
       T* to = out[static_cast<size_t>(1 + k)].template data<T>();

@@ -91,12 +91,12 @@ template <class T, class A, bool centered>
 struct NormBackward {
   T* dx;
   A* stats;
-  const T *g, *x, *weight;
+  const T *g, *x, *weight, *added;  // added: null if there is none
   int64_t n;
   A eps;
   template <class F>
   void visit(F&& f) {
-    visit_pointers(f, dx, stats, g, x, weight);
+    visit_pointers(f, dx, stats, g, x, weight, added);
   }
   __device__ void operator()(int64_t row) const {
     const T *in = x + row * n, *gradient = g + row * n;
@@ -114,7 +114,9 @@ struct NormBackward {
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
       const A d = static_cast<A>(in[i]) - s.mean,
               gw = static_cast<A>(gradient[i]) * static_cast<A>(weight[i]);
-      dx[row * n + i] = static_cast<T>((gw - shift - d * slope) * s.scale);
+      const T own = static_cast<T>((gw - shift - d * slope) * s.scale);
+      dx[row * n + i] =
+          added ? static_cast<T>(static_cast<A>(added[row * n + i]) + static_cast<A>(own)) : own;
     }
     if (threadIdx.x == 0) {
       stats[2 * row] = s.mean;
@@ -171,18 +173,18 @@ struct WeightSums {
 // What the gradients read and write.
 template <class T>
 struct NormGradient {
-  Tensor g, x, weight;
+  Tensor g, x, weight, added;
   T *dx, *dw, *db;
   int64_t rows, n;
 };
 
-// With rows in registers, if they fit.
+// This is the way with rows in registers, if they fit.
 template <bool centered, class T>
 bool backward_by_rows(const Call& c, const NormGradient<T>& v) {
   const T *const g = elements<const T>(v.g), *const x = elements<const T>(v.x),
-                 *const w = elements<const T>(v.weight);
+                 *const w = elements<const T>(v.weight), *const added = elements<const T>(v.added);
   constexpr int64_t kBlocks = 256;
-  return visit_rows<T>(v.n, {v.dx, g, x, w}, [&]<int kPacks, int kGroup>() {
+  return visit_rows<T>(v.n, {v.dx, g, x, w, added}, [&]<int kPacks, int kGroup>() {
     using Body = NormRowsBackward<T, kPacks, kGroup, centered>;
     const int64_t blocks = std::min(kBlocks, (v.rows + Body::kAtOnce - 1) / Body::kAtOnce);
     const Device device = v.x.device();
@@ -190,17 +192,23 @@ bool backward_by_rows(const Call& c, const NormGradient<T>& v) {
     const Tensor terms = scratch<float>(blocks * 2 * v.n, device);
     const auto sums = Body::kAtOnce > 1 ? static_cast<size_t>(2 * v.n) : 0;
     run_rows(c, device, blocks, GroupValues<kGroup>::kShared + sums,
-             Body{v.dx, elements<float>(terms), g, x, w, v.rows, blocks, n,
+             Body{v.dx, elements<float>(terms), g, x, w, added, v.rows, blocks, n,
                   static_cast<float>(c.attrs.number("eps"))});
     for_each_block(c.name(), device, (2 * v.n + 31) / 32, 256,
                    NormTermSums<T>{v.dw, v.db, elements<const float>(terms), blocks, n});
   });
 }
 
+// At an address of its own if it lies so that packs cannot be read: the bits are those without it.
+Tensor whole_packs(const Tensor& x) {
+  return reinterpret_cast<uintptr_t>(elements<const unsigned char>(x)) % 16 ? x.clone_data() : x;
+}
+
 template <bool centered>
 void backward(const Call& c, Tensors& out) {
   const Tensor g = c.in[0].contiguous_data(), x = c.in[1].contiguous_data(),
-               weight = c.in[2].contiguous_data();
+               weight = c.in[2].contiguous_data(),
+               added = c.in.size() > 3 ? whole_packs(c.in[3].contiguous_data()) : Tensor();
   const int64_t n = weight.numel();
   if (n == 0) return;
   const int64_t rows = x.numel() / n, pieces = (rows + kRows - 1) / kRows;
@@ -208,16 +216,23 @@ void backward(const Call& c, Tensors& out) {
   visit_stored(x.dtype(), [&](auto stored, auto computed) {
     using T = decltype(stored);
     using A = decltype(computed);
-    const NormGradient<T> v{
-        g,    x, weight, elements<T>(out[0]), elements<T>(out[1]), centered ? elements<T>(out[2]) : nullptr,
-        rows, n};
+    const NormGradient<T> v{g,
+                            x,
+                            weight,
+                            added,
+                            elements<T>(out[0]),
+                            elements<T>(out[1]),
+                            centered ? elements<T>(out[2]) : nullptr,
+                            rows,
+                            n};
     if constexpr (std::is_same_v<A, float>)
       if (backward_by_rows<centered>(c, v)) return;
     const Tensor stats = scratch<A>(2 * rows, device), terms = scratch<A>(2 * pieces * n, device);
     for_each_row(
         c.name(), device, rows, n,
         NormBackward<T, A, centered>{v.dx, elements<A>(stats), elements<const T>(g), elements<const T>(x),
-                                     elements<const T>(weight), n, static_cast<A>(c.attrs.number("eps"))});
+                                     elements<const T>(weight), elements<const T>(added), n,
+                                     static_cast<A>(c.attrs.number("eps"))});
     for_each(c.name(), device, pieces * n,
              WeightTerms<T, A>{elements<A>(terms), elements<const T>(g), elements<const T>(x),
                                elements<const A>(stats), rows, n});

@@ -64,20 +64,20 @@ struct NormRows {
   }
 };
 
-/// The gradient of x; and of weight and bias what each block's rows give, row after row, `blocks` times
-/// kAtOnce apart.
+/// The gradient of x, to which `added` comes where it is not null; and of weight and bias what each block's
+/// rows give, row after row, `blocks` times kAtOnce apart.
 template <class T, int kPacks, int kGroup, bool centered>
 struct NormRowsBackward {
   static constexpr int kAtOnce = kRowThreads / kGroup;
   T* dx;
   float* terms;  // [blocks, 2, n]
-  const T *g, *x, *weight;
+  const T *g, *x, *weight, *added;
   int64_t rows, blocks;
   int n;
   float eps;
   template <class F>
   void visit(F&& f) {
-    visit_pointers(f, dx, terms, g, x, weight);
+    visit_pointers(f, dx, terms, g, x, weight, added);
   }
   __device__ __forceinline__ void operator()(int64_t block, float* shared) const {
     using Part = RowPart<T, kPacks, kGroup>;
@@ -108,6 +108,12 @@ struct NormRowsBackward {
       Part::each(n, [&](int p, int e) {
         in.at[p][e] = (gradient.at[p][e] - matrix_unit::fma_fast(in.at[p][e], slope, shift)) * scale;
       });
+      if (there && added) {
+        gradient.load(added + row * n, n);
+        Part::each(n, [&](int p, int e) {
+          in.at[p][e] = gradient.at[p][e] + static_cast<float>(static_cast<T>(in.at[p][e]));
+        });
+      }
       if (there) in.store(dx + row * n, n);
     }
     // The groups of a block one after the other, in shared memory; the last one writes.

@@ -133,7 +133,7 @@ class OpNode final : public PartialNode, public SavesTensors {
     for (Tensor& sum : sums)
       if (sum.defined() && (reads(in, sum) || reads(out, sum) || reads(grads, sum))) sum = {};
     Tensors result = half ? in_float32(in, out, grads, request.wanted)
-                          : differentiate(in, out, grads, specs_, request.wanted, sums);
+                          : differentiate(in, out, grads, specs_, request.wanted, sums, request.pending);
     result.resize(specs_.size());
     return result;
   }
@@ -177,7 +177,8 @@ class OpNode final : public PartialNode, public SavesTensors {
 
   Tensors differentiate(std::span<const Tensor> in, std::span<const Tensor> out,
                         std::span<const Tensor> grads, std::span<const Spec> specs,
-                        std::span<const uint8_t> wanted, std::span<const Tensor> sums = {}) const {
+                        std::span<const uint8_t> wanted, std::span<const Tensor> sums = {},
+                        std::span<Tensor> pending = {}) const {
     Backward call{op_, own_attrs_.empty() ? op_.attrs : own_attrs_, in, out, grads, specs, next(), wanted};
     const auto checked = [&] {
       Tensors result = op_.gradient(call);
@@ -189,6 +190,7 @@ class OpNode final : public PartialNode, public SavesTensors {
           {op_.name, specs, where_ ? *where_ : std::string_view()}, grads,
           [&](size_t i) { return i < specs.size() && call.needs(i); }, checked);
     call.sums = sums;
+    call.pending = pending;
     return checked();
   }
 

@@ -43,12 +43,19 @@ struct Backward {
   std::span<const Edge> next;
   std::span<const uint8_t> wanted = {};  ///< by input: not 0 if this time it is asked for; empty: all are
   std::span<const Tensor> sums = {};     ///< by input: see sum()
+  std::span<Tensor> pending = {};        ///< by input: see take_pending()
 
   /// Whether somebody wants the gradient of input i.
   bool needs(size_t i) const { return next[i] && (wanted.empty() || wanted[i]); }
   /// Defined: what the gradients of input i are added up in, contiguous. A rule that adds its own there,
   /// while it is made, gives back this very tensor.
   Tensor sum(size_t i) const { return sums.empty() ? Tensor() : sums[i]; }
+  /// Defined: other steps' gradients of input i so far, contiguous; the rule has to give the sum of them and
+  /// of its own, rounded as without them.
+  Tensor take_pending(size_t i) const {
+    if (pending.empty() || !needs(i) || !pending[i].defined() || !pending[i].is_contiguous()) return {};
+    return std::exchange(pending[i], {});
+  }
   const Shape& shape(size_t i) const { return in_specs[i].shape; }
   /// Where the gradients are: of the first one that is defined.
   Device device() const {

@@ -211,3 +211,78 @@ TEST_CASE("gradients that another process has are kept as they are until somebod
   CHECK(sums.told[w.impl()] == 0);
   CHECK(difference(sums.of[w.impl()], ops::add(before, gradient(pass(), w, seed)), 1e-5, 1e-5) == "");
 }
+
+// By the pass that adds on the way, and by one that looks at each gradient by itself.
+static std::pair<Tensors, Tensors> both_ways(const Tensors& leaves,
+                                             const std::function<Tensor(const Tensors&)>& f,
+                                             const Tensor& seed) {
+  const auto pass = [&] {
+    for (const Tensor& t : leaves) t.set_grad({});
+    autograd::backward(f(leaves), seed);
+    Tensors out;
+    for (const Tensor& t : leaves) out.push_back(t.grad());
+    return out;
+  };
+  const Tensors got = pass();
+  const AnomalyGuard each_by_itself;
+  return {got, pass()};
+}
+
+TEST_CASE("a norm adds its gradient to what has come for its input, with the bits of an addition") {
+  const auto norm = [](const Tensors& v, const Tensor& x) { return ops::layer_norm(x, {64}, v[1], v[2]); };
+  const auto rms = [](const Tensors& v, const Tensor& x) { return ops::rms_norm(x, {64}, v[1]); };
+  const std::pair<const char*, std::function<Tensor(const Tensors&)>> graphs[] = {
+      {"around a norm",
+       [&](const Tensors& v) {
+         const Tensor x = ops::mul(v[0], 2);
+         return ops::add(x, ops::linear(norm(v, x), v[3]));
+       }},
+      {"the very gradient of the result",
+       [&](const Tensors& v) {
+         const Tensor x = ops::mul(v[0], 2);
+         return ops::add(x, norm(v, x));
+       }},
+      {"three norms of one tensor, and twice itself",
+       [&](const Tensors& v) {
+         const Tensor x = ops::mul(v[0], 2);
+         return ops::add(ops::add(ops::mul(x, x), ops::mul(norm(v, x), rms(v, x))), ops::add(x, norm(v, x)));
+       }},
+      {"what came lies the other way round", [&](const Tensors& v) {
+         const Tensor x = ops::mul(v[0], 2);
+         return ops::add(ops::sum(ops::mul(ops::transpose(x, 0, 1), ops::transpose(v[0], 0, 1))),
+                         ops::sum(norm(v, x)));
+       }}};
+  for (const DType t : {float32, float64, bfloat16})
+    for (const auto& [what, f] : graphs) {
+      INFO(name(t) << ", " << what);
+      Tensors leaves;
+      for (const auto& shape : {Shape{96, 64}, Shape{64}, Shape{64}, Shape{64, 64}})
+        leaves.push_back(ops::to(random(shape, leaves.size() + 1), t).requires_grad_());
+      const Tensor y = f(leaves);
+      const auto [got, wanted] = both_ways(leaves, f, ops::to(random(y.shape(), 9), t));
+      for (size_t i = 0; i < leaves.size(); ++i) {
+        INFO("gradient " << i);
+        REQUIRE(got[i].defined() == wanted[i].defined());
+        if (got[i].defined()) CHECK(bit_equal(got[i], wanted[i]));
+      }
+    }
+}
+
+TEST_CASE("hooks see the whole gradient of a norm's input, and its history is whole") {
+  const Tensor w = parameter({64}, 1), leaf = parameter({96, 64}, 2);
+  const auto graph = [&](Tensor& x) {
+    x = ops::mul(leaf, 2);
+    return ops::sum(ops::add(ops::square(x), ops::layer_norm(x, {64}, w)));
+  };
+  Tensor x, seen;
+  const Tensor y = graph(x);
+  const auto hook =
+      autograd::register_hook(x, [&](const Tensor& g) { return seen = g.clone_data(), Tensor(); });
+  autograd::backward(y);
+  CHECK(bit_equal(leaf.grad(), ops::mul(seen, 2)));
+  Tensor other;
+  const Tensor again = graph(other);
+  const Tensor recorded = autograd::grad({again}, {leaf}, {}, {.create_graph = true})[0];
+  CHECK(difference(recorded.detach(), leaf.grad(), 1e-5, 1e-5) == "");
+  CHECK(recorded.requires_grad());
+}
