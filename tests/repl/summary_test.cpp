@@ -21,7 +21,7 @@ TEST_CASE("a script writes scalars, histograms, texts and pictures, and a line f
     s:text("notes", "**first**", 3)
     s:picture("sample", ops.rand({4, 4}), 3)
     s:close()
-    assert(not pcall(s.scalar, s, "loss", 1, 4)))",
+    assert(not pcall(function() s:scalar("loss", 1, 4) end)))",
                                    "=test", false);
   CHECK(out.error == "");
   const std::string lines = testing::content(folder.path / "first" / "steps.jsonl");

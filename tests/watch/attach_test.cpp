@@ -66,7 +66,7 @@ TEST_CASE("a guest of a job for control calls actors and makes some, and each ca
   const std::string pid = job.run.line("pid ");
   Process calls(attached(job, R"(
     print("there " .. actor("Mill#0:2 on w2"):process():get())
-    print("ground", spawn("Mill", "w1", 2):grind(ops.zeros({1})))
+    print("ground", spawn("Mill", "w1", 2):grind(ops.zeros({2, 2})))
   )"));
   const int code = calls.exit_code();
   INFO(calls.output << calls.errors << logs(job));
@@ -93,8 +93,6 @@ TEST_CASE("a guest that is killed leaves nothing") {
   shell.signal(SIGKILL);
   while (count(job, "Mill") != 1) {
   }
-  job.run.signal(SIGINT);
-  CHECK(job.run.exit_code() == 130);
 }
 
 TEST_CASE("jobs whose workers are in one process, or are not there, let no guest in") {

@@ -32,9 +32,9 @@ class Running {
     return nlohmann::json::parse(said.substr(0, said.find('\n')));
   }
   const Example example;
-  Launcher run;
-  std::string job =
+  const std::string job =
       "job-" + example.command[0].substr(example.command[0].rfind('/') + 1) + "-" + std::to_string(getpid());
+  Launcher run;
 
  private:
   std::vector<std::string> arguments(const Example& example) const {
