@@ -30,6 +30,27 @@ Specs gelu_grad_spec(const Call& c) {
   return gradient_spec(c);
 }
 
+// Rules of several operators.
+Tensors tanh_grad_gradient(const Backward& b) {
+  Tensors out(2);
+  if (b.needs(0)) out[0] = apply1(kTanhGrad, {b.grads[0], b.in[1]});
+  if (b.needs(1)) out[1] = mul(mul(mul(b.grads[0], b.in[0]), b.in[1]), -2.0);
+  return out;
+}
+Tensors sigmoid_grad_gradient(const Backward& b) {
+  Tensors out(2);
+  if (b.needs(0)) out[0] = apply1(kSigmoidGrad, {b.grads[0], b.in[1]});
+  if (b.needs(1)) out[1] = mul(mul(b.grads[0], b.in[0]), add(mul(b.in[1], -2.0), 1.0));
+  return out;
+}
+Tensors silu_recorded(const Backward& b) {
+  const Tensor s = sigmoid(b.in[0]);
+  return {mul(b.grads[0], mul(s, add(mul(b.in[0], add(neg(s), 1.0)), 1.0)))};
+}
+Tensors gelu_recorded(const Backward& b) {
+  return {mul(b.grads[0], gelu_slope(b.in[0], b.attrs.text("approximate") == "tanh"))};
+}
+
 }  // namespace
 
 Tensor gelu_slope(const Tensor& x, bool approximate) {
@@ -75,19 +96,15 @@ const Op kTanh{.name = "tanh",
                },
                .promotes = Promotion::floating,
                .samples = any_inputs};
-const Op kTanhGrad{.name = "tanh_grad",
-                   .inputs = "grad result",
-                   .text = "Gradient of tanh from its result.",
-                   .internal = true,
-                   .shape = gradient_spec,
-                   .saves_inputs = 0b11,
-                   .gradient = [](const Backward& b) -> Tensors {
-                     Tensors out(2);
-                     if (b.needs(0)) out[0] = apply1(kTanhGrad, {b.grads[0], b.in[1]});
-                     if (b.needs(1)) out[1] = mul(mul(mul(b.grads[0], b.in[0]), b.in[1]), -2.0);
-                     return out;
-                   },
-                   .samples = two};
+const Op kTanhGrad{
+    .name = "tanh_grad",
+    .inputs = "grad result",
+    .text = "Gradient of tanh from its result.",
+    .internal = true,
+    .shape = gradient_spec,
+    .saves_inputs = 0b11,
+    .gradient = [](const Backward& b) -> Tensors { return rounded_once(b, tanh_grad_gradient); },
+    .samples = two};
 
 const Op kSigmoid{.name = "sigmoid",
                   .text = "1 / (1 + exp(-x)) of each element.",
@@ -98,28 +115,23 @@ const Op kSigmoid{.name = "sigmoid",
                   },
                   .promotes = Promotion::floating,
                   .samples = any_inputs};
-const Op kSigmoidGrad{.name = "sigmoid_grad",
-                      .inputs = "grad result",
-                      .text = "Gradient of sigmoid from its result.",
-                      .internal = true,
-                      .shape = gradient_spec,
-                      .saves_inputs = 0b11,
-                      .gradient = [](const Backward& b) -> Tensors {
-                        Tensors out(2);
-                        if (b.needs(0)) out[0] = apply1(kSigmoidGrad, {b.grads[0], b.in[1]});
-                        if (b.needs(1)) out[1] = mul(mul(b.grads[0], b.in[0]), add(mul(b.in[1], -2.0), 1.0));
-                        return out;
-                      },
-                      .samples = two};
+const Op kSigmoidGrad{
+    .name = "sigmoid_grad",
+    .inputs = "grad result",
+    .text = "Gradient of sigmoid from its result.",
+    .internal = true,
+    .shape = gradient_spec,
+    .saves_inputs = 0b11,
+    .gradient = [](const Backward& b) -> Tensors { return rounded_once(b, sigmoid_grad_gradient); },
+    .samples = two};
 
 const Op kSilu{.name = "silu",
                .text = "x sigmoid(x) of each element.",
                .shape = floating_unary,
                .saves_inputs = 1,
                .gradient = [](const Backward& b) -> Tensors {
-                 if (!grad_enabled()) return {apply1(kSiluGrad, {b.grads[0], b.in[0]})};
-                 const Tensor s = sigmoid(b.in[0]);
-                 return {mul(b.grads[0], mul(s, add(mul(b.in[0], add(neg(s), 1.0)), 1.0)))};
+                 return grad_enabled() ? rounded_once(b, silu_recorded)
+                                       : Tensors{apply1(kSiluGrad, {b.grads[0], b.in[0]})};
                },
                .samples = any_inputs};
 
@@ -136,8 +148,8 @@ const Op kGelu{.name = "gelu",
                .shape = gelu_spec,
                .saves_inputs = 1,
                .gradient = [](const Backward& b) -> Tensors {
-                 if (!grad_enabled()) return {apply1(kGeluGrad, {b.grads[0], b.in[0]}, b.attrs)};
-                 return {mul(b.grads[0], gelu_slope(b.in[0], b.attrs.text("approximate") == "tanh"))};
+                 return grad_enabled() ? rounded_once(b, gelu_recorded)
+                                       : Tensors{apply1(kGeluGrad, {b.grads[0], b.in[0]}, b.attrs)};
                },
                .samples = []() -> std::vector<Sample> {
                  return {{{sample({3, 4})}}, {{sample({3, 4})}, {{"approximate", "tanh"}}}};

@@ -7,7 +7,8 @@
 namespace troupe::ops::on_cuda {
 namespace {
 
-template <class T>
+// T: what is stored; A: what is computed with.
+template <class T, class A>
 struct Forward {
   T* y;
   const T *x, *weight, *bias;
@@ -20,7 +21,7 @@ struct Forward {
     const int64_t ox = at % s.out[1], rest = at / s.out[1], oy = rest % s.out[0];
     const int64_t o = rest / s.out[0] % s.outputs, image = rest / s.out[0] / s.outputs;
     const int64_t first = o / s.group_outputs * s.group_channels;
-    T sum = bias ? bias[o] : T{0};
+    A sum = bias ? static_cast<A>(bias[o]) : A{0};
     for (int64_t c = 0; c < s.group_channels; ++c)
       for (int64_t i = 0; i < s.kernel[0]; ++i) {
         const int64_t py = s.reach(0, oy, i);
@@ -28,14 +29,15 @@ struct Forward {
         for (int64_t j = 0; j < s.kernel[1]; ++j) {
           const int64_t px = s.reach(1, ox, j);
           if (px < 0 || px >= s.in[1]) continue;
-          sum += weight[s.weight_place(o, c, i, j)] * x[s.in_place(image, first + c, py, px)];
+          sum += static_cast<A>(weight[s.weight_place(o, c, i, j)]) *
+                 static_cast<A>(x[s.in_place(image, first + c, py, px)]);
         }
       }
-    y[at] = sum;
+    y[at] = static_cast<T>(sum);
   }
 };
 
-template <class T>
+template <class T, class A>
 struct InputGrad {
   T* dx;
   const T *g, *weight;
@@ -48,7 +50,7 @@ struct InputGrad {
     const int64_t px = at % s.in[1], rest = at / s.in[1], py = rest % s.in[0];
     const int64_t channel = rest / s.in[0] % s.channels, image = rest / s.in[0] / s.channels;
     const int64_t c = channel % s.group_channels, first = channel / s.group_channels * s.group_outputs;
-    T sum = 0;
+    A sum = 0;
     for (int64_t i = 0; i < s.kernel[0]; ++i) {
       const int64_t oy = s.from(0, py, i);
       if (oy < 0) continue;
@@ -56,14 +58,15 @@ struct InputGrad {
         const int64_t ox = s.from(1, px, j);
         if (ox < 0) continue;
         for (int64_t o = first; o < first + s.group_outputs; ++o)
-          sum += weight[s.weight_place(o, c, i, j)] * g[s.out_place(image, o, oy, ox)];
+          sum += static_cast<A>(weight[s.weight_place(o, c, i, j)]) *
+                 static_cast<A>(g[s.out_place(image, o, oy, ox)]);
       }
     }
-    dx[at] = sum;
+    dx[at] = static_cast<T>(sum);
   }
 };
 
-template <class T>
+template <class T, class A>
 struct WeightGrad {
   T* dw;
   const T *g, *x;
@@ -77,18 +80,19 @@ struct WeightGrad {
     const int64_t c = rest / s.kernel[0] % s.group_channels, o = rest / s.kernel[0] / s.group_channels;
     const int64_t channel = o / s.group_outputs * s.group_channels + c;
     const int64_t plane = s.out[0] * s.out[1];
-    T sum = 0;
+    A sum = 0;
     for (int64_t k = threadIdx.x; k < s.n * plane; k += blockDim.x) {
       const int64_t image = k / plane, oy = k % plane / s.out[1], ox = k % s.out[1];
       const int64_t py = s.reach(0, oy, i), px = s.reach(1, ox, j);
       if (py >= 0 && py < s.in[0] && px >= 0 && px < s.in[1])
-        sum += g[s.out_place(image, o, oy, ox)] * x[s.in_place(image, channel, py, px)];
+        sum += static_cast<A>(g[s.out_place(image, o, oy, ox)]) *
+               static_cast<A>(x[s.in_place(image, channel, py, px)]);
     }
     sum = block_sum(sum);
-    if (threadIdx.x == 0) dw[at] = sum;
+    if (threadIdx.x == 0) dw[at] = static_cast<T>(sum);
   }
 };
-template <class T>
+template <class T, class A>
 struct BiasGrad {
   T* db;
   const T* g;
@@ -98,11 +102,11 @@ struct BiasGrad {
     visit_pointers(f, db, g);
   }
   __device__ void operator()(int64_t o) const {
-    T sum = 0;
+    A sum = 0;
     for (int64_t k = threadIdx.x; k < n * plane; k += blockDim.x)
-      sum += g[(k / plane * outputs + o) * plane + k % plane];
+      sum += static_cast<A>(g[(k / plane * outputs + o) * plane + k % plane]);
     sum = block_sum(sum);
-    if (threadIdx.x == 0) db[o] = sum;
+    if (threadIdx.x == 0) db[o] = static_cast<T>(sum);
   }
 };
 
@@ -112,11 +116,12 @@ void conv2d(const Call& c, Tensors& out) {
   const Tensor x = c.in[0].contiguous_data(), w = c.in[1].contiguous_data();
   const Tensor bias = c.in.size() == 3 ? c.in[2].contiguous_data() : Tensor();
   if (s.one_group()) return conv_by_columns(c.name(), s, x, w, bias, out[0]);
-  visit_floating(x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
+  visit_stored(x.dtype(), [&](auto stored, auto computed) {
+    using T = decltype(stored);
+    using A = decltype(computed);
     for_each(c.name(), x.device(), out[0].numel(),
-             Forward<T>{elements<T>(out[0]), elements<const T>(x), elements<const T>(w),
-                        elements<const T>(bias), s});
+             Forward<T, A>{elements<T>(out[0]), elements<const T>(x), elements<const T>(w),
+                           elements<const T>(bias), s});
   });
 }
 void conv2d_input_grad(const Call& c, Tensors& out) {
@@ -125,10 +130,11 @@ void conv2d_input_grad(const Call& c, Tensors& out) {
   const Tensor g = c.in[0].contiguous_data(), w = c.in[1].contiguous_data();
   if (g.numel() == 0) return fill_elements(out[0], 0);
   if (s.one_group()) return conv_input_grad_by_columns(c.name(), s, g, w, out[0]);
-  visit_floating(g.dtype(), [&](auto zero) {
-    using T = decltype(zero);
+  visit_stored(g.dtype(), [&](auto stored, auto computed) {
+    using T = decltype(stored);
+    using A = decltype(computed);
     for_each(c.name(), g.device(), out[0].numel(),
-             InputGrad<T>{elements<T>(out[0]), elements<const T>(g), elements<const T>(w), s});
+             InputGrad<T, A>{elements<T>(out[0]), elements<const T>(g), elements<const T>(w), s});
   });
 }
 void conv2d_weight_grad(const Call& c, Tensors& out) {
@@ -141,13 +147,14 @@ void conv2d_weight_grad(const Call& c, Tensors& out) {
     else if (out[0].numel())
       conv_weight_grad_by_columns(c.name(), s, g, x, out[0]);
   }
-  visit_floating(g.dtype(), [&](auto zero) {
-    using T = decltype(zero);
+  visit_stored(g.dtype(), [&](auto stored, auto computed) {
+    using T = decltype(stored);
+    using A = decltype(computed);
     if (!s.one_group())
       for_each_row(c.name(), g.device(), out[0].numel(), s.n * plane,
-                   WeightGrad<T>{elements<T>(out[0]), elements<const T>(g), elements<const T>(x), s});
+                   WeightGrad<T, A>{elements<T>(out[0]), elements<const T>(g), elements<const T>(x), s});
     for_each_row(c.name(), g.device(), s.outputs, s.n * plane,
-                 BiasGrad<T>{elements<T>(out[1]), elements<const T>(g), s.n, s.outputs, plane});
+                 BiasGrad<T, A>{elements<T>(out[1]), elements<const T>(g), s.n, s.outputs, plane});
   });
 }
 
@@ -155,9 +162,9 @@ void conv2d_weight_grad(const Call& c, Tensors& out) {
 
 KernelTable conv_kernels() {
   static constexpr KernelEntry kTable[] = {
-      {"conv2d", conv2d},
-      {"conv2d_input_grad", conv2d_input_grad},
-      {"conv2d_weight_grad", conv2d_weight_grad},
+      {"conv2d", conv2d, nullptr, true},
+      {"conv2d_input_grad", conv2d_input_grad, nullptr, true},
+      {"conv2d_weight_grad", conv2d_weight_grad, nullptr, true},
   };
   return kTable;
 }

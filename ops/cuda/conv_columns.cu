@@ -1,5 +1,6 @@
 // Convolution as products with columns, which are what the window sees at each of its places, for as many
-// images at a time as a bounded piece of memory holds.
+// images at a time as a bounded piece of memory holds. Of halves they are halves, which the matrix unit
+// multiplies.
 #include "core/tensor/elements.h"
 #include "ops/cuda/conv.cuh"
 #include "ops/cuda/gemm.h"
@@ -33,10 +34,11 @@ struct ToColumns {
 };
 
 // The gradient of an element of the image: what all columns that have it say, in a fixed order.
-template <class T>
+// T: what is stored; A: what is summed.
+template <class T, class A>
 struct FromColumns {
   T* dx;
-  const T* columns;
+  const A* columns;
   ConvSizes s;
   template <class F>
   void visit(F&& f) {
@@ -45,8 +47,8 @@ struct FromColumns {
   __device__ void operator()(int64_t at) const {
     const int64_t px = at % s.in[1], rest = at / s.in[1], py = rest % s.in[0];
     const int64_t c = rest / s.in[0] % s.channels, image = rest / s.in[0] / s.channels;
-    const T* channel = columns + (image * s.channels + c) * s.kernel[0] * s.kernel[1] * s.out[0] * s.out[1];
-    T sum = 0;
+    const A* channel = columns + (image * s.channels + c) * s.kernel[0] * s.kernel[1] * s.out[0] * s.out[1];
+    A sum = 0;
     for (int64_t i = 0; i < s.kernel[0]; ++i) {
       const int64_t oy = s.from(0, py, i);
       if (oy < 0) continue;
@@ -55,7 +57,7 @@ struct FromColumns {
         if (ox >= 0) sum += channel[((i * s.kernel[1] + j) * s.out[0] + oy) * s.out[1] + ox];
       }
     }
-    dx[at] = sum;
+    dx[at] = static_cast<T>(sum);
   }
 };
 
@@ -69,6 +71,11 @@ struct FillBias {
     visit_pointers(f, y, bias);
   }
   __device__ void operator()(int64_t i) const { y[i] = bias[i / plane % outputs]; }
+};
+
+template <class T>
+struct Rounded {
+  __device__ T operator()(float x) const { return static_cast<T>(x); }
 };
 
 // Calls f with the first of some images and their number.
@@ -111,16 +118,17 @@ void forward(const char* name, const ConvSizes& s, const Tensor& x, const Tensor
   });
 }
 
-template <class T>
+// What columns of halves say is summed in float32.
+template <class T, class A>
 void input_grad(const char* name, const ConvSizes& s, const Tensor& g, const Tensor& w, const Tensor& dx) {
   const int64_t plane = s.out[0] * s.out[1], k = s.window_size();
-  in_chunks(s, sizeof(T), [&](int64_t first, int64_t count) {
+  const bool direct = s.pointwise();
+  in_chunks(s, sizeof(A), [&](int64_t first, int64_t count) {
     T* to = elements<T>(dx) + first * s.image_size();
-    const Tensor memory = s.pointwise() ? Tensor() : scratch<T>(count * k * plane, dx.device());
-    T* columns = s.pointwise() ? to : elements<T>(memory);
+    const Tensor memory = direct ? Tensor() : scratch<A>(count * k * plane, dx.device());
     gemm(name, dx.device(),
          {dx.dtype(),
-          dx.dtype(),
+          direct ? dx.dtype() : compute_dtype(dx.dtype()),
           k,
           plane,
           s.outputs,
@@ -128,12 +136,15 @@ void input_grad(const char* name, const ConvSizes& s, const Tensor& g, const Ten
           {elements<const T>(w), k, true},
           {elements<const T>(g) + first * s.outputs * plane, plane, false, s.outputs * plane},
           nullptr,
-          columns});
-    if (!s.pointwise()) for_each(name, dx.device(), count * s.image_size(), FromColumns<T>{to, columns, s});
+          direct ? static_cast<void*>(to) : elements<A>(memory)});
+    if (!direct)
+      for_each(name, dx.device(), count * s.image_size(),
+               FromColumns<T, A>{to, elements<const A>(memory), s});
   });
 }
 
 // Columns and gradients of several images lie next to each other, so that one product sums over all of them.
+// `dw`: of halves in float32.
 template <class T>
 void weight_grad(const char* name, const ConvSizes& s, const Tensor& g, const Tensor& x, const Tensor& dw) {
   const int64_t plane = s.out[0] * s.out[1], k = s.window_size();
@@ -146,7 +157,7 @@ void weight_grad(const char* name, const ConvSizes& s, const Tensor& g, const Te
                                      g.storage_offset() + first * s.outputs * plane)
                                  .contiguous_data();
     gemm(name, dw.device(),
-         {dw.dtype(),
+         {g.dtype(),
           dw.dtype(),
           s.outputs,
           k,
@@ -163,15 +174,22 @@ void weight_grad(const char* name, const ConvSizes& s, const Tensor& g, const Te
 
 void conv_by_columns(const char* name, const ConvSizes& s, const Tensor& x, const Tensor& w,
                      const Tensor& bias, const Tensor& y) {
-  visit_floating(y.dtype(), [&](auto zero) { forward<decltype(zero)>(name, s, x, w, bias, y); });
+  visit_stored(y.dtype(), [&](auto stored, auto) { forward<decltype(stored)>(name, s, x, w, bias, y); });
 }
 void conv_input_grad_by_columns(const char* name, const ConvSizes& s, const Tensor& g, const Tensor& w,
                                 const Tensor& dx) {
-  visit_floating(dx.dtype(), [&](auto zero) { input_grad<decltype(zero)>(name, s, g, w, dx); });
+  visit_stored(dx.dtype(), [&](auto stored, auto computed) {
+    input_grad<decltype(stored), decltype(computed)>(name, s, g, w, dx);
+  });
 }
 void conv_weight_grad_by_columns(const char* name, const ConvSizes& s, const Tensor& g, const Tensor& x,
                                  const Tensor& dw) {
-  visit_floating(dw.dtype(), [&](auto zero) { weight_grad<decltype(zero)>(name, s, g, x, dw); });
+  const Tensor sums = is_half(dw.dtype()) ? empty(dw.shape(), {float32, dw.device()}) : dw;
+  visit_stored(dw.dtype(), [&](auto stored, auto) {
+    using T = decltype(stored);
+    weight_grad<T>(name, s, g, x, sums);
+    if constexpr (sizeof(T) == 2) map1<T, float>(name, sums, dw, Rounded<T>{});
+  });
 }
 
 }  // namespace troupe::ops::on_cuda

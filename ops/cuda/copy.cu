@@ -124,12 +124,13 @@ void slice_grad(const Call& c, Tensors& out) {
 }
 
 // Element i is decided by a hash of the seed and i, the same as on the CPU.
-template <class T>
+// T: what is stored; A: what is computed with.
+template <class T, class A>
 struct Dropout {
   T* out;
   const T* x;
   uint64_t seed, limit;
-  T scale;
+  A scale;
   Places<1> places;
   template <class F>
   void visit(F&& f) {
@@ -139,21 +140,22 @@ struct Dropout {
     const uint64_t number = splitmix64(seed + 0x9e3779b97f4a7c15 * static_cast<uint64_t>(i));
     int64_t at[1];
     places.find(i, at);
-    out[i] = (number >> 11) < limit ? T{0} : x[at[0]] * scale;
+    out[i] = static_cast<T>((number >> 11) < limit ? A{0} : static_cast<A>(x[at[0]]) * scale);
   }
 };
 void dropout(const Call& c, Tensors& out) {
   const Tensor& x = c.in[0];
   const double p = c.attrs.number("p");
-  visit_floating(x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
+  visit_stored(x.dtype(), [&](auto stored, auto computed) {
+    using T = decltype(stored);
+    using A = decltype(computed);
     for_each(c.name(), x.device(), x.numel(),
-             Dropout<T>{elements<T>(out[0]),
-                        elements<const T>(x),
-                        static_cast<uint64_t>(c.attrs.integer("seed")),
-                        static_cast<uint64_t>(std::ldexp(p, 53)),
-                        static_cast<T>(1 / (1 - p)),
-                        {x.shape(), {x.strides()}}});
+             Dropout<T, A>{elements<T>(out[0]),
+                           elements<const T>(x),
+                           static_cast<uint64_t>(c.attrs.integer("seed")),
+                           static_cast<uint64_t>(std::ldexp(p, 53)),
+                           static_cast<A>(1 / (1 - p)),
+                           {x.shape(), {x.strides()}}});
   });
 }
 
@@ -167,7 +169,7 @@ KernelTable copy_kernels() {
       {"tril", keep_triangle<true>},
       {"triu", keep_triangle<false>},
       {"slice_grad", slice_grad},
-      {"dropout", dropout},
+      {"dropout", dropout, nullptr, true},
   };
   return kTable;
 }

@@ -268,6 +268,30 @@ void numeric1(const Call& c, Tensors& out, F f) {
     map1<T, T>(c.name(), c.in[0], out[0], f);
   });
 }
+/// The same of halves, too: computed in float32 and rounded once.
+template <class F, class Go>
+void with_halves(DType t, const F& f, Go&& go) {
+  visit_stored(t, [&](auto stored, auto computed) {
+    if constexpr (std::is_same_v<decltype(stored), decltype(computed)>)
+      go(stored, f);
+    else
+      go(stored, OfHalves<decltype(stored), F>{f});
+  });
+}
+template <class F>
+void with_halves1(const Call& c, Tensors& out, const F& f) {
+  with_halves(out[0].dtype(), f, [&](auto stored, const auto& of_stored) {
+    using T = decltype(stored);
+    map1<T, T>(c.name(), c.in[0], out[0], of_stored);
+  });
+}
+template <class F>
+void with_halves2(const Call& c, Tensors& out, const F& f) {
+  with_halves(out[0].dtype(), f, [&](auto stored, const auto& of_stored) {
+    using T = decltype(stored);
+    map2<T, T, T>(c.name(), c.in[0], c.in[1], out[0], of_stored);
+  });
+}
 template <class F>
 void numeric2(const Call& c, Tensors& out, F f) {
   visit_numeric(out[0].dtype(), [&](auto zero) {
@@ -295,16 +319,6 @@ __device__ T times(T a, T b) {
     return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
   else
     return a * b;
-}
-
-/// Of the standard normal distribution: the probability of a value below x, and the density at x.
-template <class T>
-__device__ T normal_below(T x) {
-  return T{0.5} * std::erfc(-x / static_cast<T>(std::numbers::sqrt2));
-}
-template <class T>
-__device__ T normal_density(T x) {
-  return static_cast<T>(std::numbers::inv_sqrtpi / std::numbers::sqrt2) * std::exp(T{-0.5} * x * x);
 }
 
 /// What all kernels that copy do to an element.

@@ -1,6 +1,7 @@
 // Kernels of ops/matmul.h: products by cuBLASLt, in as few calls and copies as the strides allow.
 #include "core/tensor/creation.h"
 #include "core/tensor/elements.h"
+#include "ops/cuda/gelu.cuh"
 #include "ops/cuda/gemm.h"
 #include "ops/cuda/reduce.cuh"
 
@@ -15,7 +16,7 @@ struct Finish {
   bool accumulating = false;  // to what is in the result
 };
 
-// out[i] = activation(sums[i] + bias) + residual[i]. T: what is stored; A: what is computed with.
+// This makes out[i] = activation(sums[i] + bias) + residual[i]. T: what is stored; A: what is computed with.
 template <class T, class A>
 struct FinishProduct {
   T* out;
@@ -31,14 +32,44 @@ struct FinishProduct {
   __device__ void operator()(int64_t i) const {
     A value = sums[i];
     if (bias) value += static_cast<A>(bias[i % n]);
-    if (activation == Activation::relu) value = value < 0 ? A{0} : value;
-    if (activation == Activation::gelu) {
-      const A p = normal_below(value);
-      if (slope) slope[i] = static_cast<T>(p + value * normal_density(value));
-      value = value * p;
-    }
+    A of_slope{};
+    value = activated(value, of_slope);
+    if (slope) slope[i] = static_cast<T>(of_slope);
     if (residual) value += static_cast<A>(residual[i]);
     out[i] = static_cast<T>(value);
+  }
+
+  static constexpr int kPack = cuda::kPackOf<T>;
+  bool can_pack() const {
+    return n % kPack == 0 && cuda::can_pack<kPack>(out) && cuda::can_pack<kPack>(sums) &&
+           cuda::can_pack<kPack>(bias) && cuda::can_pack<kPack>(residual) && cuda::can_pack<kPack>(slope);
+  }
+  __device__ void pack(int64_t i) const {
+    const auto from = cuda::load_pack<kPack>(sums + i);
+    cuda::Pack<T, kPack> to, more, slopes;
+    A values[kPack];
+    if (bias) more = cuda::load_pack<kPack>(bias + i % n);
+#pragma unroll
+    for (int e = 0; e < kPack; ++e) {
+      A of_slope{};
+      values[e] = activated(bias ? from.at[e] + static_cast<A>(more.at[e]) : from.at[e], of_slope);
+      slopes.at[e] = static_cast<T>(of_slope);
+    }
+    if (slope) cuda::store_pack(slope + i, slopes);
+    if (residual) more = cuda::load_pack<kPack>(residual + i);
+#pragma unroll
+    for (int e = 0; e < kPack; ++e)
+      to.at[e] = static_cast<T>(residual ? values[e] + static_cast<A>(more.at[e]) : values[e]);
+    cuda::store_pack(out + i, to);
+  }
+
+ private:
+  __device__ __forceinline__ A activated(A value, A& of_slope) const {
+    if (activation == Activation::relu) return value < 0 ? A{0} : value;
+    if (activation == Activation::none) return value;
+    const NormalAt<A> normal = normal_at<T>(value);
+    of_slope = normal.below + value * normal.density;
+    return value * normal.below;
   }
 };
 

@@ -87,6 +87,8 @@ inline void wait_for_copies() {
 /// 2^x, two units in the last place off; 0 for what would be subnormal.
 inline float exp2_fast(float x) { return x < -126 ? 0 : std::exp2(x); }
 inline float fma_fast(float a, float b, float c) { return std::fma(a, b, c); }
+/// 1 / x, a unit in the last place off; 0 for what would be subnormal.
+inline float reciprocal_fast(float x) { return std::fabs(x) > 0x1p126f ? 0 : 1 / x; }
 
 #else
 
@@ -171,6 +173,11 @@ __device__ __forceinline__ float exp2_fast(float x) {
   return y;
 }
 __device__ __forceinline__ float fma_fast(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+__device__ __forceinline__ float reciprocal_fast(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 
 #endif
 

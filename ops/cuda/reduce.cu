@@ -43,23 +43,23 @@ void reduce_rows(const Call& c, const Rows& r, const Tensor& out, const Op& op) 
   reduce<A>(c.name(), out.device(), r.lines, elements<const T>(r.x), elements<R>(out), op);
 }
 
+void floating_sum(const Call& c, const Rows& r, const Tensor& out, double divisor) {
+  visit_stored(c.in[0].dtype(), [&](auto stored, auto) {
+    using T = decltype(stored);
+    reduce_rows<double, T, T>(c, r, out, Sum<T, T>{divisor});
+  });
+}
 void sum(const Call& c, Tensors& out) {
   const Rows r = rows_of(c);
   if (c.in[0].dtype() == int64)
     return reduce_rows<uint64_t, int64_t, int64_t>(c, r, out[0], IntegerSum<int64_t>{});
   if (c.in[0].dtype() == boolean)
     return reduce_rows<uint64_t, bool, int64_t>(c, r, out[0], IntegerSum<bool>{});
-  visit_floating(c.in[0].dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    reduce_rows<double, T, T>(c, r, out[0], Sum<T, T>{});
-  });
+  floating_sum(c, r, out[0], 1);
 }
 void mean(const Call& c, Tensors& out) {
   const Rows r = rows_of(c);
-  visit_floating(c.in[0].dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    reduce_rows<double, T, T>(c, r, out[0], Sum<T, T>{static_cast<double>(r.lines.n)});
-  });
+  floating_sum(c, r, out[0], static_cast<double>(r.lines.n));
 }
 void prod(const Call& c, Tensors& out) {
   const Rows r = rows_of(c);
@@ -247,21 +247,11 @@ void best_of_all(const Call& c, Tensors& out) {
 
 KernelTable reduce_kernels() {
   static constexpr KernelEntry kTable[] = {
-      {"sum", sum},
-      {"mean", mean},
-      {"prod", prod},
-      {"amax", extremum<true>},
-      {"amin", extremum<false>},
-      {"norm", norm},
-      {"var", spread<false>},
-      {"std", spread<true>},
-      {"logsumexp", logsumexp},
-      {"argmax", best_place<true>},
-      {"argmin", best_place<false>},
-      {"max", best_of_all<true>},
-      {"min", best_of_all<false>},
-      {"max_along", best_along<true>},
-      {"min_along", best_along<false>},
+      {"sum", sum, nullptr, true},  {"mean", mean, nullptr, true},   {"prod", prod},
+      {"amax", extremum<true>},     {"amin", extremum<false>},       {"norm", norm},
+      {"var", spread<false>},       {"std", spread<true>},           {"logsumexp", logsumexp},
+      {"argmax", best_place<true>}, {"argmin", best_place<false>},   {"max", best_of_all<true>},
+      {"min", best_of_all<false>},  {"max_along", best_along<true>}, {"min_along", best_along<false>},
   };
   return kTable;
 }

@@ -179,9 +179,13 @@ template <class T, class R>
 struct Sum {
   double divisor = 1;
   __device__ double start() const { return 0; }
-  __device__ double fold(double a, T v) const { return a + static_cast<double>(v); }
+  __device__ double fold(double a, T v) const { return a + convert<double>(v); }
   __device__ double merge(double a, double b) const { return a + b; }
-  __device__ R finish(double a) const { return static_cast<R>(divisor == 1 ? a : a / divisor); }
+  // Of halves by way of float32, as other devices have it.
+  __device__ R finish(double a) const {
+    using Wide = std::conditional_t<sizeof(R) == 2, float, R>;
+    return static_cast<R>(static_cast<Wide>(divisor == 1 ? a : a / divisor));
+  }
 };
 /// The sum of the squares, in double.
 template <class T, class R>

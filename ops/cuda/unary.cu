@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "ops/cuda/elementwise.cuh"
+#include "ops/cuda/gelu.cuh"
 
 namespace troupe::ops::on_cuda {
 namespace {
@@ -160,10 +161,11 @@ struct Softplus {
 
 constexpr double kTanhScale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi, kTanhCube = 0.044715;
 
+template <class S>  // what is stored
 struct Gelu {
   template <class T>
   __device__ T operator()(T x) const {
-    return x * normal_below(x);
+    return x * normal_at<S>(x).below;
   }
 };
 struct GeluTanh {
@@ -173,10 +175,12 @@ struct GeluTanh {
     return T{0.5} * x * (T{1} + std::tanh(a * (x + static_cast<T>(kTanhCube) * x * x * x)));
   }
 };
+template <class S>
 struct GeluGrad {
   template <class T>
   __device__ T operator()(T g, T x) const {
-    return g * (normal_below(x) + x * normal_density(x));
+    const NormalAt<T> normal = normal_at<S>(x);
+    return g * (normal.below + x * normal.density);
   }
 };
 struct GeluTanhGrad {
@@ -233,12 +237,20 @@ void floating(const Call& c, Tensors& out) {
   floating1(c, out, F{});
 }
 template <class F>
-void floating_pair(const Call& c, Tensors& out) {
-  floating2(c, out, F{});
+void halves(const Call& c, Tensors& out) {
+  with_halves1(c, out, F{});
+}
+template <class F>
+void pairs(const Call& c, Tensors& out) {
+  with_halves2(c, out, F{});
 }
 template <class F>
 void numeric(const Call& c, Tensors& out) {
   numeric1(c, out, F{});
+}
+template <class F>
+void numeric_halves(const Call& c, Tensors& out) {
+  out[0].dtype() == int64 ? numeric1(c, out, F{}) : with_halves1(c, out, F{});
 }
 // Integers are whole already.
 template <class F>
@@ -247,14 +259,24 @@ void rounded(const Call& c, Tensors& out) {
   floating1(c, out, F{});
 }
 
+template <class T, class A, class F>
+using OfStored = std::conditional_t<std::is_same_v<T, A>, F, OfHalves<T, F>>;
 void gelu(const Call& c, Tensors& out) {
-  c.attrs.text("approximate") == "tanh" ? floating1(c, out, GeluTanh{}) : floating1(c, out, Gelu{});
+  if (c.attrs.text("approximate") == "tanh") return with_halves1(c, out, GeluTanh{});
+  visit_stored(out[0].dtype(), [&](auto stored, auto computed) {
+    using T = decltype(stored);
+    map1<T, T>(c.name(), c.in[0], out[0], OfStored<T, decltype(computed), Gelu<T>>{});
+  });
 }
 void gelu_grad(const Call& c, Tensors& out) {
-  c.attrs.text("approximate") == "tanh" ? floating2(c, out, GeluTanhGrad{}) : floating2(c, out, GeluGrad{});
+  if (c.attrs.text("approximate") == "tanh") return with_halves2(c, out, GeluTanhGrad{});
+  visit_stored(out[0].dtype(), [&](auto stored, auto computed) {
+    using T = decltype(stored);
+    map2<T, T, T>(c.name(), c.in[0], c.in[1], out[0], OfStored<T, decltype(computed), GeluGrad<T>>{});
+  });
 }
 void leaky_relu(const Call& c, Tensors& out) {
-  floating1(c, out, LeakyRelu{c.attrs.number("negative_slope")});
+  with_halves1(c, out, LeakyRelu{c.attrs.number("negative_slope")});
 }
 void elu(const Call& c, Tensors& out) { floating1(c, out, Elu{c.attrs.number("alpha")}); }
 
@@ -288,17 +310,17 @@ void clamp(const Call& c, Tensors& out) {
 
 KernelTable unary_kernels() {
   static constexpr KernelEntry kTable[] = {
-      {"neg", numeric<Neg>},
-      {"abs", numeric<Abs>},
+      {"neg", numeric_halves<Neg>, nullptr, true},
+      {"abs", numeric_halves<Abs>, nullptr, true},
       {"square", numeric<Square>},
-      {"sign", numeric<Sign>},
-      {"relu", numeric<Relu>},
+      {"sign", numeric_halves<Sign>, nullptr, true},
+      {"relu", numeric_halves<Relu>, nullptr, true},
       {"floor", rounded<Floor>},
       {"ceil", rounded<Ceil>},
       {"round", rounded<Round>},
       {"trunc", rounded<Trunc>},
-      {"exp", floating<Exp>},
-      {"log", floating<Log>},
+      {"exp", halves<Exp>, nullptr, true},
+      {"log", halves<Log>, nullptr, true},
       {"log1p", floating<Log1p>},
       {"expm1", floating<Expm1>},
       {"log2", floating<Log2>},
@@ -308,18 +330,18 @@ KernelTable unary_kernels() {
       {"sin", floating<Sin>},
       {"cos", floating<Cos>},
       {"erf", floating<Erf>},
-      {"tanh", floating<Tanh>},
-      {"sigmoid", floating<Sigmoid>},
-      {"silu", floating<Silu>},
+      {"tanh", halves<Tanh>, nullptr, true},
+      {"sigmoid", halves<Sigmoid>, nullptr, true},
+      {"silu", halves<Silu>, nullptr, true},
       {"softplus", floating<Softplus>},
-      {"gelu", gelu},
-      {"gelu_grad", gelu_grad},
-      {"leaky_relu", leaky_relu},
+      {"gelu", gelu, nullptr, true},
+      {"gelu_grad", gelu_grad, nullptr, true},
+      {"leaky_relu", leaky_relu, nullptr, true},
       {"elu", elu},
-      {"relu_grad", floating_pair<ReluGrad>},
-      {"silu_grad", floating_pair<SiluGrad>},
-      {"tanh_grad", floating_pair<TanhGrad>},
-      {"sigmoid_grad", floating_pair<SigmoidGrad>},
+      {"relu_grad", pairs<ReluGrad>, nullptr, true},
+      {"silu_grad", pairs<SiluGrad>, nullptr, true},
+      {"tanh_grad", pairs<TanhGrad>, nullptr, true},
+      {"sigmoid_grad", pairs<SigmoidGrad>, nullptr, true},
       {"clamp", clamp},
   };
   return kTable;

@@ -1,5 +1,6 @@
 // Kernels that take halves as they are, at sizes that their ways of reading rows differ in: beside float64 on
 // the CPU.
+#include <bit>
 #include <catch2/catch.hpp>
 #include <functional>
 
@@ -96,6 +97,114 @@ TEST_CASE("softmax of rows that fit registers, and of other lines, in all dtypes
                        1e-4) == "");
     }
   }
+}
+
+// x * x has the gradient of x so far: `added` elements before its own place.
+TEST_CASE("a norm adds its gradient to what has come for its input, with the bits of an addition, on a GPU") {
+  if (!needs_gpus(1)) return;
+  for (const auto& [rows, n] : {std::pair(600, 8), {140, 37}, {20, 768}, {2, 4104}})
+    for (const DType t : {bfloat16, float16, float32, float64})
+      for (const int64_t from : {0, 1}) {
+        INFO(rows << " rows of " << n << ", " << name(t) << ", gradient from " << from);
+        const Tensor x = drawn({rows, n}, 1, t).data_on(gpu0), g = drawn({rows, n}, 2, t).data_on(gpu0),
+                     w = drawn({n}, 3, t).data_on(gpu0);
+        const Tensor all = drawn({rows * n + from}, 4, t).data_on(gpu0);
+        const Tensor came = ops::reshape(ops::slice(all, 0, from, from + rows * n), {rows, n});
+        for (const Op* op : {&ops::kLayerNormGrad, &ops::kRmsNormGrad}) {
+          const Tensor alone[] = {g, x, w}, joined[] = {g, x, w, came};
+          const Tensors own = ops::apply(*op, alone), got = ops::apply(*op, joined);
+          CHECK(bit_equal(got[0].data_on(cpu), ops::add(came, own[0]).data_on(cpu)));
+          for (size_t i = 1; i < own.size(); ++i) CHECK(bit_equal(got[i].data_on(cpu), own[i].data_on(cpu)));
+        }
+      }
+}
+
+TEST_CASE("sums and means of halves are summed in double and rounded once") {
+  if (!needs_gpus(1)) return;
+  for (const DType t : {bfloat16, float16})
+    for (const Shape& shape : {Shape{3, 5}, {8, 1030}, {5, 70, 3}, {70000}, {20000, 2}, {0, 4}})
+      for (const IntList& dim : {IntList{}, {0}, {-1}}) {
+        INFO(name(t) << ", " << shape.str() << ", " << dim.size() << " dimensions");
+        const Tensor x = drawn(shape, 1, t), there = x.data_on(gpu0);
+        CHECK(bit_equal(ops::sum(there, dim).data_on(cpu), ops::sum(x, dim)));
+        if (x.numel()) CHECK(bit_equal(ops::mean(there, dim).data_on(cpu), ops::mean(x, dim)));
+        if (x.numel()) compare({x}, {}, t, [](const Tensors& v) { return ops::mean(v[0]); });
+      }
+}
+
+TEST_CASE("activations and dropout of halves are rounded once on a GPU, and so are their gradients") {
+  if (!needs_gpus(1)) return;
+  struct Case {
+    const char* name;
+    std::function<Tensor(const Tensor&)> f;
+    double more = 0;  // units: gradients are made of the rounded result
+  };
+  const Case cases[] = {{"neg", [](const Tensor& x) { return ops::neg(x); }},
+                        {"abs", [](const Tensor& x) { return ops::abs(x); }},
+                        {"exp", [](const Tensor& x) { return ops::exp(x); }, 2},
+                        {"log", [](const Tensor& x) { return ops::log(ops::abs(x)); }, 1},
+                        {"relu", [](const Tensor& x) { return ops::relu(x); }},
+                        {"leaky_relu", [](const Tensor& x) { return ops::leaky_relu(x, 0.3); }},
+                        {"tanh", [](const Tensor& x) { return ops::tanh(x); }, 4},
+                        {"sigmoid", [](const Tensor& x) { return ops::sigmoid(x); }, 2},
+                        {"silu", [](const Tensor& x) { return ops::silu(x); }},
+                        {"gelu", [](const Tensor& x) { return ops::gelu(x); }},
+                        {"gelu tanh", [](const Tensor& x) { return ops::gelu(x, "tanh"); }},
+                        {"dropout", [](const Tensor& x) { return (manual_seed(7), ops::dropout(x, 0.3)); }}};
+  for (const DType t : {bfloat16, float16})
+    for (const auto& [name, f, more] : cases)
+      for (const bool turned : {false, true}) {
+        INFO(name << ", turned " << turned);
+        const double rounding = t == bfloat16 ? 0x1p-8 : 0x1p-11;
+        compare(
+            {drawn({24, 37}, 1, t)}, turned ? drawn({37, 24}, 2, t) : drawn({24, 37}, 2, t), t,
+            [&](const Tensors& v) { return f(turned ? ops::transpose(v[0], 0, 1) : v[0]); }, more * rounding,
+            more * rounding);
+      }
+}
+
+// Every half there is.
+TEST_CASE("GELU and its slope are right for their own size on a GPU, however far below zero") {
+  if (!needs_gpus(1)) return;
+  for (const DType t : {bfloat16, float16, float32}) {
+    std::vector<double> numbers;
+    if (t == float32) {
+      for (double x = -12.5; x < 13; x += 1.0 / 512 + 1e-9) numbers.push_back(x);
+    } else {
+      for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+        const auto half = static_cast<uint16_t>(bits);
+        const double x = t == bfloat16 ? static_cast<float>(std::bit_cast<BFloat16>(half))
+                                       : static_cast<float>(std::bit_cast<Float16>(half));
+        if (std::isfinite(x) && std::abs(x) < 1e4) numbers.push_back(x);
+      }
+    }
+    const Tensor x = ops::to(tensor(numbers, float64), t), g = ones_like(x);
+    const double rounding = t == bfloat16 ? 0x1p-8 : t == float16 ? 0x1p-11 : 0;
+    const Tensors got = passes({x}, g, t, gpu0, [](const Tensors&v) { return ops::gelu(v[0]); }),
+                  wanted = passes({x}, g, float64, cpu, [](const Tensors&v) { return ops::gelu(v[0]); });
+    INFO(name(t));
+    const double least = t == float16 ? 0x1p-25 : 2e-38;
+    CHECK(difference(ops::to(got[1].data_on(cpu), float64), wanted[1], rounding + 2e-5, least) == "");
+    CHECK(difference(ops::to(got[0].data_on(cpu), float64), wanted[0], rounding + 1e-5, 1e-5) == "");
+  }
+}
+
+TEST_CASE("what follows a product reads its neighbours at once, or one by one") {
+  if (!needs_gpus(1)) return;
+  for (const auto& [rows, n] : {std::pair(20, 64), {20, 37}, {3, 8}})
+    for (const DType t : {bfloat16, float16, float32, float64}) {
+      INFO(rows << " rows of " << n);
+      const double rounding = t == bfloat16 ? 0x1p-8 : t == float16 ? 0x1p-11 : 0;
+      const Tensor x = drawn({rows, 24}, 1, t), w = ops::mul(drawn({n, 24}, 2, t), 0.2), b = drawn({n}, 3, t),
+                   r = drawn({rows, n}, 4, t), g = drawn({rows, n}, 5, t);
+      const auto near = [&](const Tensors& inputs, const Function& f) {
+        compare(inputs, g, t, f, 3 * rounding, 16 * rounding);  // sums of 20 rounded terms
+      };
+      near({x, w, b}, [](const Tensors& v) { return ops::linear_gelu(v[0], v[1], v[2]); });
+      near({x, w}, [](const Tensors& v) { return ops::linear_gelu(v[0], v[1]); });
+      near({x, w, b}, [](const Tensors& v) { return ops::linear_relu(v[0], v[1], v[2]); });
+      near({x, w, b, r}, [](const Tensors& v) { return ops::linear_add(v[0], v[1], v[2], v[3]); });
+    }
 }
 
 TEST_CASE("a norm reads rows from any place of a storage") {
