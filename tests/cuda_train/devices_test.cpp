@@ -1,6 +1,7 @@
 // Tensors of GPUs between workers of one process: shared memory, device maps, and what is refused.
 #include "tests/cuda_train/runs.h"
 #include "tests/parallel/stages.h"
+#include "tests/support/eventually.h"
 #ifdef TROUPE_CUDA_SIM
 #include "tests/support/sim_cuda/sim.h"
 #endif
@@ -203,7 +204,10 @@ TEST_CASE("memory that runs out in a method fails its call, with what was asked,
   const auto holder = cluster->spawn<Holder>("w1");
   const NoGradGuard off;
   const Tensor x = zeros({1000}, {float32, "cuda:0"});
+  const size_t before = allocator_stats("cuda:0").in_use;
   (void)holder.call<&Holder::tripled>(x).get();
+  REQUIRE(
+      eventually([&] { return allocator_stats("cuda:0").in_use == before; }));  // the worker's handle, too
   sim_cuda::set_memory(1 << 10);
   release_cached_memory("cuda:0");
   CHECK_THAT(text_of([&] { holder.call<&Holder::tripled>(x).get(); }),
