@@ -34,6 +34,57 @@ class Conv2d : public Layer {
   Conv2dOptions options_;
 };
 
+struct Conv1dOptions {
+  int64_t stride = 1, padding = 0, dilation = 1, groups = 1;
+  bool bias = true;
+  DType dtype = float32;
+};
+
+/// Convolution of lines: x [N, in, L] -> [N, out, L'] (ops::conv1d), as Conv2d.
+class Conv1d : public Layer {
+ public:
+  using Options = Conv1dOptions;
+  Conv1d(int64_t in, int64_t out, int64_t kernel, const Options& options = {});
+
+  Tensor forward(const Tensor& x) override;
+  void members(Members& m) override { m("weight", weight), m("bias", bias); }
+  void reset(Generator& generator) override;
+  std::string str() const override;
+
+  Tensor weight;  ///< [out, in / groups, kernel]
+  Tensor bias;    ///< [out]; undefined without
+
+ private:
+  Conv1dOptions options_;
+};
+
+struct ConvTranspose2dOptions {
+  ops::Pair stride{1, 1}, padding{0, 0}, output_padding{0, 0};
+  int64_t groups = 1;
+  bool bias = true;
+  ops::Pair dilation{1, 1};
+  DType dtype = float32;
+};
+
+/// Transposed convolution: x [N, in, H, W] -> [N, out, H', W'] (ops::conv_transpose2d). Weight and bias start
+/// uniform in +-1/sqrt(out / groups times the kernel's size), as in PyTorch.
+class ConvTranspose2d : public Layer {
+ public:
+  using Options = ConvTranspose2dOptions;
+  ConvTranspose2d(int64_t in, int64_t out, ops::Pair kernel, const Options& options = {});
+
+  Tensor forward(const Tensor& x) override;
+  void members(Members& m) override { m("weight", weight), m("bias", bias); }
+  void reset(Generator& generator) override;
+  std::string str() const override;
+
+  Tensor weight;  ///< [in, out / groups, kernel height, kernel width]
+  Tensor bias;    ///< [out]; undefined without
+
+ private:
+  ConvTranspose2dOptions options_;
+};
+
 /// Of windows: x [N, C, H, W] -> [N, C, H', W']. A stride left out is the window's size.
 class Pool2d : public Layer {
  public:
@@ -53,6 +104,40 @@ struct MaxPool2d : Pool2d {
 struct AvgPool2d : Pool2d {
   using Pool2d::Pool2d;
   Tensor forward(const Tensor& x) override;
+};
+
+/// Means (the largest) of as many windows as it says: x [N, C, H, W] -> [N, C, output_size]; -1 keeps a size.
+class AdaptiveAvgPool2d : public Layer {
+ public:
+  explicit AdaptiveAvgPool2d(ops::Pair output_size) : output_size_(output_size) {}
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  ops::Pair output_size_;
+};
+class AdaptiveMaxPool2d : public Layer {
+ public:
+  explicit AdaptiveMaxPool2d(ops::Pair output_size) : output_size_(output_size) {}
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  ops::Pair output_size_;
+};
+
+/// [.., C r r, H, W] -> [.., C, H r, W r].
+class PixelShuffle : public Layer {
+ public:
+  explicit PixelShuffle(int64_t upscale_factor) : factor_(upscale_factor) {}
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  int64_t factor_;
+};
+
+/// Gives x as it is.
+class Identity : public Layer {
+ public:
+  Tensor forward(const Tensor& x) override { return x; }
 };
 
 /// [N, ..] -> [N, product of the rest].

@@ -20,14 +20,21 @@ Tensor table(const char* layer, int64_t count, int64_t width, DType dtype) {
 
 }  // namespace
 
-Embedding::Embedding(int64_t count, int64_t width, DType dtype)
-    : weight(table("embedding", count, width, dtype)) {
+Embedding::Embedding(int64_t count, int64_t width, DType dtype, std::optional<int64_t> padding_idx)
+    : weight(table("embedding", count, width, dtype)), padding_idx_(padding_idx) {
+  if (padding_idx_ && (*padding_idx_ < -count || *padding_idx_ >= count))
+    throw_invalid(
+        fmt::format("[embedding] padding_idx must be in [-{0}, {0}), got {1}", count, *padding_idx_));
+  if (padding_idx_ && *padding_idx_ < 0) *padding_idx_ += count;
   start();
 }
 
-Tensor Embedding::forward(const Tensor& ids) { return ops::embedding(ids, weight); }
+Tensor Embedding::forward(const Tensor& ids) { return ops::embedding(ids, weight, padding_idx_); }
 
-void Embedding::reset(Generator& generator) { init::normal_(weight, 0, 1, generator); }
+void Embedding::reset(Generator& generator) {
+  init::normal_(weight, 0, 1, generator);
+  if (padding_idx_) init::zeros_(weight.detach().select(0, *padding_idx_));
+}
 
 std::string Embedding::str() const {
   return fmt::format("Embedding({}, {})", weight.size(0), weight.size(1));

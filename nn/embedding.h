@@ -1,14 +1,17 @@
 // Rows of a table by their numbers.
 #pragma once
+#include <optional>
+
 #include "nn/module.h"
 
 namespace troupe::nn {
 
-/// ids int64 [..] -> [.., width]. The table starts standard normal.
+/// Rows by numbers: ids int64 [..] -> [.., width]. The table starts standard normal; but row padding_idx, if there is one
+/// (negative: from the end), starts at 0 and gets no gradient.
 class Embedding : public Layer {
  public:
   /// Initial values as Linear's; `invalid` if a size is below 1; so in EmbeddingBag.
-  Embedding(int64_t count, int64_t width, DType dtype = float32);
+  Embedding(int64_t count, int64_t width, DType dtype = float32, std::optional<int64_t> padding_idx = {});
 
   Tensor forward(const Tensor& ids) override;
   void members(Members& m) override { m("weight", weight); }
@@ -16,6 +19,9 @@ class Embedding : public Layer {
   std::string str() const override;
 
   Tensor weight;  ///< [count, width]
+
+ private:
+  std::optional<int64_t> padding_idx_;
 };
 
 /// Sums or means of rows: bags of ids.

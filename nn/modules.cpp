@@ -72,6 +72,70 @@ void add_activations(Table& t) {
       "gelu", [] { return made<GELU>(); }, {},
       "x times the normal distribution function of x, the exact one."));
   t.push_back(maker<Made>(
+      "silu", [] { return made<SiLU>(); }, {}, "x sigmoid(x) of each element."));
+  t.push_back(maker<Made>(
+      "mish", [] { return made<Mish>(); }, {}, "x tanh(softplus(x)) of each element."));
+  t.push_back(maker<Made>(
+      "hardswish", [] { return made<Hardswish>(); }, {}, "x relu6(x + 3) / 6 of each element."));
+  t.push_back(maker<Made>(
+      "hardsigmoid", [] { return made<Hardsigmoid>(); }, {}, "relu6(x + 3) / 6 of each element."));
+  t.push_back(maker<Made>(
+      "relu6", [] { return made<ReLU6>(); }, {}, "Each element, limited to [0, 6]."));
+  t.push_back(maker<Made>(
+      "selu", [] { return made<SELU>(); }, {}, "1.0507 times elu of alpha 1.6733."));
+  t.push_back(maker<Made>(
+      "log_sigmoid", [] { return made<LogSigmoid>(); }, {}, "log(sigmoid(x)) of each element."));
+  t.push_back(maker<Made>(
+      "softsign", [] { return made<Softsign>(); }, {}, "x / (1 + |x|) of each element."));
+  t.push_back(maker<Made>(
+      "tanhshrink", [] { return made<Tanhshrink>(); }, {}, "x - tanh(x) of each element."));
+}
+
+void add_activations_with_options(Table& t) {
+  t.push_back(maker<Made>(
+      "leaky_relu", [](double negative_slope) { return made<LeakyReLU>(negative_slope); },
+      {with("negative_slope", 0.01)}, "x where it is above 0, else negative_slope x."));
+  t.push_back(maker<Made>(
+      "elu", [](double alpha) { return made<ELU>(alpha); }, {with("alpha", 1.0)},
+      "x where it is above 0, else alpha (exp(x) - 1)."));
+  t.push_back(maker<Made>(
+      "celu", [](double alpha) { return made<CELU>(alpha); }, {with("alpha", 1.0)},
+      "x where it is above 0, else alpha (exp(x / alpha) - 1)."));
+  t.push_back(maker<Made>(
+      "hardtanh", [](double min_val, double max_val) { return made<Hardtanh>(min_val, max_val); },
+      {with("min_val", -1.0), with("max_val", 1.0)}, "Each element, limited to [min_val, max_val]."));
+  t.push_back(maker<Made>(
+      "softplus", [](double beta, double threshold) { return made<Softplus>(beta, threshold); },
+      {with("beta", 1.0), with("threshold", 20.0)}, "log(1 + exp(beta x)) / beta of each element."));
+  t.push_back(maker<Made>(
+      "softshrink", [](double lambd) { return made<Softshrink>(lambd); }, {with("lambd", 0.5)},
+      "Each element, moved towards 0 by lambd."));
+  t.push_back(maker<Made>(
+      "hardshrink", [](double lambd) { return made<Hardshrink>(lambd); }, {with("lambd", 0.5)},
+      "0 in [-lambd, lambd], and the elements elsewhere."));
+  t.push_back(maker<Made>(
+      "threshold", [](double threshold, double value) { return made<Threshold>(threshold, value); },
+      {{"threshold"}, {"value"}}, "The elements above the threshold, and value in the place of others."));
+  t.push_back(maker<Made>(
+      "glu", [](int64_t dim) { return made<GLU>(dim); }, {with("dim", int64_t{-1})},
+      "The first half along dim, times the sigmoid of the second one."));
+  t.push_back(maker<Made>(
+      "softmax", [](int64_t dim) { return made<Softmax>(dim); }, {{"dim"}},
+      "exp(x) divided by its sum along dim."));
+  t.push_back(maker<Made>(
+      "log_softmax", [](int64_t dim) { return made<LogSoftmax>(dim); }, {{"dim"}},
+      "The logarithm of softmax along dim."));
+  t.push_back(maker<Made>(
+      "softmin", [](int64_t dim) { return made<Softmin>(dim); }, {{"dim"}},
+      "softmax of the negative elements along dim."));
+  t.push_back(maker<Made>(
+      "prelu",
+      [](int64_t num_parameters, double init, DType dtype) {
+        return made<PReLU>(num_parameters, init, dtype);
+      },
+      {with("num_parameters", int64_t{1}), with("init", 0.25), with("dtype", float32)},
+      "x where it is above 0, else weight x; one weight, or one for each channel."));
+  t.push_back(maker<Made>(
       "dropout", [](double p) { return made<Dropout>(p); }, {with("p", 0.5)},
       "Zeros with probability p while training, and the rest divided by 1 - p."));
 }
@@ -96,6 +160,62 @@ void add_images(Table& t) {
        with("bias", conv.bias),
        with("dtype", conv.dtype)},
       "Convolution of images: x [N, in, H, W] -> [N, out, H', W']."));
+}
+
+void add_lines_and_transposed(Table& t) {
+  const Conv1dOptions line;
+  static_assert(kComplete<Conv1dOptions, 6>);
+  t.push_back(maker<Made>(
+      "conv1d",
+      [](int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation,
+         int64_t groups, bool bias, DType dtype) {
+        return made<Conv1d>(in, out, kernel, Conv1dOptions{stride, padding, dilation, groups, bias, dtype});
+      },
+      {{"in"},
+       {"out"},
+       {"kernel"},
+       with("stride", line.stride),
+       with("padding", line.padding),
+       with("dilation", line.dilation),
+       with("groups", line.groups),
+       with("bias", line.bias),
+       with("dtype", line.dtype)},
+      "Convolution of lines: x [N, in, L] -> [N, out, L']."));
+  const ConvTranspose2dOptions back;
+  static_assert(kComplete<ConvTranspose2dOptions, 7>);
+  t.push_back(maker<Made>(
+      "conv_transpose2d",
+      [](int64_t in, int64_t out, Sides kernel, Sides stride, Sides padding, Sides output_padding,
+         int64_t groups, bool bias, Sides dilation, DType dtype) {
+        return made<ConvTranspose2d>(
+            in, out, kernel.value,
+            ConvTranspose2dOptions{stride, padding, output_padding, groups, bias, dilation, dtype});
+      },
+      {{"in"},
+       {"out"},
+       {"kernel"},
+       with("stride", back.stride),
+       with("padding", back.padding),
+       with("output_padding", back.output_padding),
+       with("groups", back.groups),
+       with("bias", back.bias),
+       with("dilation", back.dilation),
+       with("dtype", back.dtype)},
+      "Transposed convolution of images: x [N, in, H, W] -> [N, out, H', W']."));
+}
+
+void add_pools(Table& t) {
+  t.push_back(maker<Made>(
+      "adaptive_avg_pool2d", [](Sides output_size) { return made<AdaptiveAvgPool2d>(output_size.value); },
+      {{"output_size"}}, "Means of as many windows as it says."));
+  t.push_back(maker<Made>(
+      "adaptive_max_pool2d", [](Sides output_size) { return made<AdaptiveMaxPool2d>(output_size.value); },
+      {{"output_size"}}, "The largest elements of as many windows as it says."));
+  t.push_back(maker<Made>(
+      "pixel_shuffle", [](int64_t upscale_factor) { return made<PixelShuffle>(upscale_factor); },
+      {{"upscale_factor"}}, "Channels as pixels between the others."));
+  t.push_back(maker<Made>(
+      "identity", [] { return made<Identity>(); }, {}, "x as it is."));
   const auto pool = []<class Pool>(Pool*) {
     return [](Sides kernel, std::optional<Sides> stride, Sides padding) {
       std::optional<ops::Pair> step;
@@ -116,8 +236,10 @@ void add_images(Table& t) {
 void add_tables(Table& t) {
   t.push_back(maker<Made>(
       "embedding",
-      [](int64_t count, int64_t width, DType dtype) { return made<Embedding>(count, width, dtype); },
-      {{"count"}, {"width"}, with("dtype", float32)},
+      [](int64_t count, int64_t width, std::optional<int64_t> padding_idx, DType dtype) {
+        return made<Embedding>(count, width, dtype, padding_idx);
+      },
+      {{"count"}, {"width"}, with("padding_idx", std::optional<int64_t>()), with("dtype", float32)},
       "Rows of a table [count, width] by their numbers, which are int64."));
   t.push_back(maker<Made>(
       "embedding_bag",
@@ -167,22 +289,30 @@ void add_norms(Table& t) {
        with("affine", group.affine),
        with("dtype", group.dtype)},
       "Normalizes x [N, channels, ..] over each group of channels."));
+}
+
+void add_batch_norms(Table& t) {
   const BatchNorm2dOptions batch;
   static_assert(kComplete<BatchNorm2dOptions, 5>);
+  const auto batches = []<class Norm>(Norm*) {
+    return [](int64_t channels, double eps, std::optional<double> momentum, bool affine,
+              bool track_running_stats, DType dtype) {
+      return made<Norm>(channels, BatchNorm2dOptions{eps, momentum, affine, track_running_stats, dtype});
+    };
+  };
+  const std::vector<Parameter> options{{"channels"},
+                                       with("eps", batch.eps),
+                                       with("momentum", batch.momentum),
+                                       with("affine", batch.affine),
+                                       with("track_running_stats", batch.track_running_stats),
+                                       with("dtype", batch.dtype)};
   t.push_back(maker<Made>(
-      "batch_norm2d",
-      [](int64_t channels, double eps, std::optional<double> momentum, bool affine, bool track_running_stats,
-         DType dtype) {
-        return made<BatchNorm2d>(channels,
-                                 BatchNorm2dOptions{eps, momentum, affine, track_running_stats, dtype});
-      },
-      {{"channels"},
-       with("eps", batch.eps),
-       with("momentum", batch.momentum),
-       with("affine", batch.affine),
-       with("track_running_stats", batch.track_running_stats),
-       with("dtype", batch.dtype)},
+      "batch_norm2d", batches(static_cast<BatchNorm2d*>(nullptr)), options,
       "Normalizes each channel of x [N, channels, H, W] over the batch, or by running statistics in use."));
+  t.push_back(maker<Made>("batch_norm1d", batches(static_cast<BatchNorm1d*>(nullptr)), options,
+                          "The same of x [N, channels] or [N, channels, L]."));
+  t.push_back(maker<Made>("batch_norm3d", batches(static_cast<BatchNorm3d*>(nullptr)), options,
+                          "The same of x [N, channels, D, H, W]."));
 }
 
 void add_sequences(Table& t) {
@@ -223,11 +353,16 @@ void add_sequences(Table& t) {
        with("causal", layer.causal),
        with("dtype", layer.dtype)},
       "Attention and two linear layers, each added to its input: x [batch, time, width]."));
+}
+
+void add_recurrent(Table& t) {
   const RecurrentOptions recurrent;
-  static_assert(kComplete<RecurrentOptions, 4>);
+  static_assert(kComplete<RecurrentOptions, 6>);
   const auto cells = []<class Cells>(Cells*) {
-    return [](int64_t input, int64_t hidden, int64_t layers, bool bias, bool batch_first, DType dtype) {
-      return made<Cells>(input, hidden, RecurrentOptions{layers, bias, batch_first, dtype});
+    return [](int64_t input, int64_t hidden, int64_t layers, bool bias, bool batch_first, double dropout,
+              bool bidirectional, DType dtype) {
+      return made<Cells>(input, hidden,
+                         RecurrentOptions{layers, bias, batch_first, dropout, bidirectional, dtype});
     };
   };
   const std::vector<Parameter> sizes{{"input"},
@@ -235,11 +370,31 @@ void add_sequences(Table& t) {
                                      with("layers", recurrent.layers),
                                      with("bias", recurrent.bias),
                                      with("batch_first", recurrent.batch_first),
+                                     with("dropout", recurrent.dropout),
+                                     with("bidirectional", recurrent.bidirectional),
                                      with("dtype", recurrent.dtype)};
   t.push_back(maker<Made>("lstm", cells(static_cast<LSTM*>(nullptr)), sizes,
                           "Long short-term memory: x [time, batch, input] -> [time, batch, hidden]."));
   t.push_back(maker<Made>("gru", cells(static_cast<GRU*>(nullptr)), sizes,
                           "Gated recurrent units: x [time, batch, input] -> [time, batch, hidden]."));
+  t.push_back(maker<Made>(
+      "rnn",
+      [](int64_t input, int64_t hidden, int64_t layers, std::string nonlinearity, bool bias, bool batch_first,
+         double dropout, bool bidirectional, DType dtype) {
+        return made<RNN>(input, hidden,
+                         RecurrentOptions{layers, bias, batch_first, dropout, bidirectional, dtype},
+                         nonlinearity);
+      },
+      {{"input"},
+       {"hidden"},
+       with("layers", recurrent.layers),
+       with("nonlinearity", std::string("tanh")),
+       with("bias", recurrent.bias),
+       with("batch_first", recurrent.batch_first),
+       with("dropout", recurrent.dropout),
+       with("bidirectional", recurrent.bidirectional),
+       with("dtype", recurrent.dtype)},
+      "Elman's recurrent network: x [time, batch, input] -> [time, batch, hidden]."));
 }
 
 Table make_table() {
@@ -250,10 +405,15 @@ Table make_table() {
       {{"in"}, {"out"}, with("bias", true), with("dtype", float32)},
       "x times a weight plus a bias: x [.., in] -> [.., out]."));
   add_activations(t);
+  add_activations_with_options(t);
   add_images(t);
+  add_lines_and_transposed(t);
+  add_pools(t);
   add_tables(t);
   add_norms(t);
+  add_batch_norms(t);
   add_sequences(t);
+  add_recurrent(t);
   t.push_back(maker<Made>(
       "sequential", [](ValueList layers) { return make(layers); }, {with("layers", ValueList())},
       "Layers one after the other."));

@@ -51,9 +51,8 @@ BatchNorm2d::BatchNorm2d(int64_t channels, const Options& o)
 }
 
 Tensor BatchNorm2d::forward(const Tensor& x) {
-  if (!x.defined() || x.dim() != 4 || x.size(1) != channels_)
-    throw_invalid(
-        fmt::format("[batch_norm] got {}, expected [batch, {}, height, width]", x.summary(), channels_));
+  if (!x.defined() || !takes(x.dim()) || x.size(1) != channels_)
+    throw_invalid(fmt::format("[batch_norm] got {}, expected {}", x.summary(), expected()));
   const Tensor scale = scale_or_ones(weight, {channels_}, x), shift = shift_or_zeros(bias, {channels_}, x);
   const bool tracked = running_mean.defined();
   if (!training() && tracked)  // of copies: later passes change the running ones, and a backward pass may
@@ -123,5 +122,14 @@ void BatchNorm2d::reset(Generator&) {
 }
 
 std::string BatchNorm2d::str() const { return fmt::format("BatchNorm2d({})", channels_); }
+std::string BatchNorm2d::expected() const { return fmt::format("[batch, {}, height, width]", channels_); }
+std::string BatchNorm1d::str() const { return fmt::format("BatchNorm1d({})", channels()); }
+std::string BatchNorm1d::expected() const {
+  return fmt::format("[batch, {0}] or [batch, {0}, length]", channels());
+}
+std::string BatchNorm3d::str() const { return fmt::format("BatchNorm3d({})", channels()); }
+std::string BatchNorm3d::expected() const {
+  return fmt::format("[batch, {}, depth, height, width]", channels());
+}
 
 }  // namespace troupe::nn

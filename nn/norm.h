@@ -72,6 +72,12 @@ class BatchNorm2d : public Layer {
   Tensor running_mean, running_var;  ///< [channels], buffers; they start at 0 and 1; undefined if not tracked
   Tensor num_batches_tracked;        ///< int64 [], a buffer: passes while training; likewise
 
+ protected:
+  /// Whether it takes inputs of so many dimensions, and what is expected.
+  virtual bool takes(int rank) const { return rank == 4; }
+  virtual std::string expected() const;
+  int64_t channels() const { return channels_; }
+
  private:
   /// Of parts of a batch: how many values per channel, their mean, and the sum of squared distances from it.
   struct Gathered {
@@ -86,6 +92,28 @@ class BatchNorm2d : public Layer {
   std::optional<double> momentum_;
   Statistics statistics_ = Statistics::move;
   Gathered gathered_;
+};
+
+/// Does the same for x [N, channels] or [N, channels, L].
+class BatchNorm1d : public BatchNorm2d {
+ public:
+  using BatchNorm2d::BatchNorm2d;
+  std::string str() const override;
+
+ protected:
+  bool takes(int rank) const override { return rank == 2 || rank == 3; }
+  std::string expected() const override;
+};
+
+/// Does the same for x [N, channels, D, H, W].
+class BatchNorm3d : public BatchNorm2d {
+ public:
+  using BatchNorm2d::BatchNorm2d;
+  std::string str() const override;
+
+ protected:
+  bool takes(int rank) const override { return rank == 5; }
+  std::string expected() const override;
 };
 
 }  // namespace troupe::nn

@@ -8,8 +8,11 @@
 #include "core/base/error.h"
 #include "core/tensor/creation.h"
 #include "nn/init.h"
+#include "ops/activation.h"
 #include "ops/cpu/gemm/packed_weights.h"
+#include "ops/dropout.h"
 #include "ops/index.h"
+#include "ops/matmul.h"
 #include "ops/rnn.h"
 #include "ops/view.h"
 
@@ -25,7 +28,15 @@ Tensor at(const Tensor& x, int64_t i) { return ops::squeeze(ops::slice(x, 0, i, 
 
 Recurrent::Recurrent(const char* name, int64_t gates, int64_t states, int64_t input, int64_t hidden,
                      const Options& o)
-    : name_(name), states_(states), input_(input), hidden_(hidden), batch_first_(o.batch_first) {
+    : name_(name),
+      states_(states),
+      input_(input),
+      hidden_(hidden),
+      batch_first_(o.batch_first),
+      bidirectional_(o.bidirectional),
+      dropout_(o.dropout) {
+  if (!(dropout_ >= 0 && dropout_ < 1))
+    throw_invalid(fmt::format("[{}] dropout must be in [0, 1), got {}", name, dropout_));
   if (input < 1 || hidden < 1 || o.layers < 1)
     throw_invalid(fmt::format("[{}] sizes must be at least 1, got input {}, hidden {}, layers {}", name,
                               input, hidden, o.layers));
@@ -33,8 +44,12 @@ Recurrent::Recurrent(const char* name, int64_t gates, int64_t states, int64_t in
     throw_invalid(fmt::format("[{}] more than can be made: hidden {}, layers {}; at most {} layers", name,
                               hidden, o.layers, kMostLayers));
   const auto parameter = [&](const Shape& shape) { return empty(shape, o.dtype).requires_grad_(); };
-  for (int64_t k = 0; k < o.layers; ++k) {
-    Cell cell{parameter({gates * hidden, k ? hidden : input}), parameter({gates * hidden, hidden}), {}, {}};
+  const int64_t ways = o.bidirectional ? 2 : 1;
+  for (int64_t k = 0; k < o.layers * ways; ++k) {
+    Cell cell{parameter({gates * hidden, k < ways ? input : ways * hidden}),
+              parameter({gates * hidden, hidden}),
+              {},
+              {}};
     if (o.bias) cell.b_ih = parameter({gates * hidden}), cell.b_hh = parameter({gates * hidden});
     cells.push_back(std::move(cell));
   }
@@ -56,33 +71,50 @@ Tensors Recurrent::run(const Tensor& x, const Tensors& states) {
       throw_invalid(fmt::format("[{}] a state is {}, expected {}", name_, s.summary(), wanted.str()));
   Tensors row;
   for (int64_t t = 0; t < time; ++t) row.push_back(at(steps, t));
+  const size_t ways = bidirectional_ ? 2 : 1;
   std::vector<Tensors> last(static_cast<size_t>(states_));
-  for (int64_t k = 0; k < layers; ++k) {
-    ops::PackedWeights packed;
-    const ops::PackedWeights::Use use(packed);
-    Cell cell = cells[static_cast<size_t>(k)];
-    for (Tensor* b : {&cell.b_ih, &cell.b_hh})  // cells have both
-      if (!b->defined()) *b = zeros({cell.w_hh.size(0)}, cell.w_hh.options());
-    Tensors state;
-    for (int64_t s = 0; s < states_; ++s)
-      state.push_back(states.empty() ? zeros({steps.size(1), hidden_}, x.options())
-                                     : at(states[static_cast<size_t>(s)], k));
-    for (Tensor& y : row) {
-      state = step(cell, y, state);
-      y = state[0];
+  for (size_t k = 0; k < cells.size(); k += ways) {
+    if (k && dropout_ > 0 && training())
+      for (Tensor& y : row) y = ops::dropout(y, dropout_);
+    Tensors there = row, back = row;
+    for (size_t way = 0; way < ways; ++way) {
+      const Tensors after = steps_of(k + way, way ? back : there, states, way == 1);
+      for (size_t s = 0; s < after.size(); ++s) last[s].push_back(after[s]);
     }
-    for (size_t s = 0; s < state.size(); ++s) last[s].push_back(state[s]);
+    for (size_t t = 0; t < row.size(); ++t)
+      row[t] = bidirectional_ ? ops::cat({there[t], back[t]}, -1) : there[t];
   }
   Tensors out{ops::stack(row, batch_first_ ? 1 : 0)};
   for (const Tensors& of_layers : last) out.push_back(ops::stack(of_layers, 0));
   return out;
 }
 
+// The steps of one layer in one direction: each of row becomes its output; the last states.
+Tensors Recurrent::steps_of(size_t number, Tensors& row, const Tensors& states, bool back) const {
+  ops::PackedWeights packed;
+  const ops::PackedWeights::Use use(packed);
+  Cell cell = cells[number];
+  for (Tensor* b : {&cell.b_ih, &cell.b_hh})  // cells have both
+    if (!b->defined()) *b = zeros({cell.w_hh.size(0)}, cell.w_hh.options());
+  Tensors state;
+  for (int64_t s = 0; s < states_; ++s)
+    state.push_back(states.empty() ? zeros({row[0].size(0), hidden_}, row[0].options())
+                                   : at(states[static_cast<size_t>(s)], static_cast<int64_t>(number)));
+  for (size_t t = 0; t < row.size(); ++t) {
+    Tensor& y = row[back ? row.size() - 1 - t : t];
+    state = step(cell, y, state);
+    y = state[0];
+  }
+  return state;
+}
+
 void Recurrent::members(Members& m) {
   for (size_t k = 0; k < cells.size(); ++k) {
     Cell& c = cells[k];
-    m(fmt::format("weight_ih_l{}", k), c.w_ih), m(fmt::format("weight_hh_l{}", k), c.w_hh);
-    m(fmt::format("bias_ih_l{}", k), c.b_ih), m(fmt::format("bias_hh_l{}", k), c.b_hh);
+    const std::string layer =
+        bidirectional_ ? fmt::format("l{}{}", k / 2, k % 2 ? "_reverse" : "") : fmt::format("l{}", k);
+    m("weight_ih_" + layer, c.w_ih), m("weight_hh_" + layer, c.w_hh);
+    m("bias_ih_" + layer, c.b_ih), m("bias_hh_" + layer, c.b_hh);
   }
 }
 
@@ -94,7 +126,8 @@ void Recurrent::reset(Generator& generator) {
 }
 
 std::string Recurrent::str() const {
-  return fmt::format("{}({}, {}, {} layers)", Layer::str(), input_, hidden_, cells.size());
+  return fmt::format("{}({}, {}, {} layers{})", Layer::str(), input_, hidden_,
+                     cells.size() / (bidirectional_ ? 2 : 1), bidirectional_ ? ", both ways" : "");
 }
 
 LSTM::Result LSTM::run(const Tensor& x, const Tensor& h, const Tensor& c) {
@@ -114,6 +147,22 @@ GRU::Result GRU::run(const Tensor& x, const Tensor& h) {
 
 Tensors GRU::step(const Cell& cell, const Tensor& x, const Tensors& state) const {
   return {ops::gru_cell(x, state[0], cell.w_ih, cell.w_hh, cell.b_ih, cell.b_hh)};
+}
+
+RNN::RNN(int64_t input, int64_t hidden, const Options& options, const std::string& nonlinearity)
+    : Recurrent("rnn", 1, 1, input, hidden, options), relu_(nonlinearity == "relu") {
+  if (!relu_ && nonlinearity != "tanh")
+    throw_invalid(fmt::format("[rnn] nonlinearity must be \"tanh\" or \"relu\", got \"{}\"", nonlinearity));
+}
+
+RNN::Result RNN::run(const Tensor& x, const Tensor& h) {
+  Tensors out = Recurrent::run(x, h.defined() ? Tensors{h} : Tensors{});
+  return {seen(out[0]), out[1]};
+}
+
+Tensors RNN::step(const Cell& cell, const Tensor& x, const Tensors& state) const {
+  const Tensor y = ops::linear_add(x, cell.w_ih, cell.b_ih, ops::linear(state[0], cell.w_hh, cell.b_hh));
+  return {relu_ ? ops::relu(y) : ops::tanh(y)};
 }
 
 }  // namespace troupe::nn

@@ -170,6 +170,7 @@ const Op kGeluGrad{.name = "gelu_grad",
 const Op kSoftplus{
     .name = "softplus",
     .text = "log(1 + exp(x)) of each element, without overflow.",
+    .internal = true,  // the function has beta and threshold
     .shape = floating_unary,
     .saves_inputs = 1,
     .gradient = [](const Backward& b) -> Tensors { return {mul(b.grads[0], sigmoid(b.in[0]))}; },
@@ -208,7 +209,6 @@ Tensor silu(const Tensor& x) { return apply1(kSilu, {x}); }
 Tensor gelu(const Tensor& x, const std::string& approximate) {
   return apply1(kGelu, {x}, {{"approximate", approximate}});
 }
-Tensor softplus(const Tensor& x) { return apply1(kSoftplus, {x}); }
 Tensor leaky_relu(const Tensor& x, double negative_slope) {
   return apply1(kLeakyRelu, {x}, {{"negative_slope", negative_slope}});
 }

@@ -1,6 +1,7 @@
 // The explicit list of operators.
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
+#include "ops/arrange.h"
 #include "ops/attention.h"
 #include "ops/batch_norm.h"
 #include "ops/conv.h"
@@ -18,8 +19,11 @@
 #include "ops/reduce.h"
 #include "ops/reshape_ops.h"
 #include "ops/rnn.h"
+#include "ops/rotary.h"
+#include "ops/scatter.h"
 #include "ops/softmax.h"
 #include "ops/sort.h"
+#include "ops/trigonometry.h"
 #include "ops/unary.h"
 #include "ops/view.h"
 
@@ -37,6 +41,7 @@ constexpr const Op* kOps[] = {
     &kFloorDivide,
     &kRemainder,
     &kFmod,
+    &kLogaddexp,
     &kAddScalar,
     &kMulScalar,
     &kDivScalar,
@@ -76,6 +81,19 @@ constexpr const Op* kOps[] = {
     &kSin,
     &kCos,
     &kErf,
+    &kTan,
+    &kAsin,
+    &kAcos,
+    &kAtan,
+    &kSinh,
+    &kCosh,
+    &kAsinh,
+    &kAcosh,
+    &kAtanh,
+    &kExp2,
+    &kLog10,
+    &kErfc,
+    &kErfinv,
     &kClamp,
     &kRelu,
     &kReluGrad,
@@ -90,6 +108,22 @@ constexpr const Op* kOps[] = {
     &kSoftplus,
     &kLeakyRelu,
     &kElu,
+    &kCelu,
+    &kSelu,
+    &kMish,
+    &kHardtanh,
+    &kRelu6,
+    &kHardsigmoid,
+    &kHardswish,
+    &kLogsigmoid,
+    &kPrelu,
+    &kGlu,
+    &kSoftsign,
+    &kTanhshrink,
+    &kSoftshrink,
+    &kHardshrink,
+    &kThreshold,
+    &kSoftmin,
     &kSum,
     &kMean,
     &kAmax,
@@ -125,6 +159,7 @@ constexpr const Op* kOps[] = {
     &kScaledDotProductAttention,
     &kSelfAttention,
     &kSelfAttentionGrad,
+    &kRotary,
     &kMatmul,
     &kLinear,
     &kConv2d,
@@ -156,6 +191,7 @@ constexpr const Op* kOps[] = {
     &kL1Loss,
     &kSmoothL1Loss,
     &kHuberLoss,
+    &kBinaryCrossEntropy,
     &kBinaryCrossEntropyWithLogits,
     &kKlDiv,
     &kTranspose,
@@ -174,6 +210,10 @@ constexpr const Op* kOps[] = {
     &kTriu,
     &kRoll,
     &kRepeat,
+    &kTile,
+    &kUnflatten,
+    &kDiagonal,
+    &kDiagEmbed,
     &kEmbedding,
     &kEmbeddingGrad,
     &kEmbeddingBag,
@@ -183,6 +223,9 @@ constexpr const Op* kOps[] = {
     &kIndexCopy,
     &kGather,
     &kScatterAdd,
+    &kScatter,
+    &kScatterReduce,
+    &kMaskedScatter,
     &kCat,
     &kStack,
     &kSplit,

@@ -188,6 +188,7 @@ const Op kMul{.name = "mul",
 const Op kDiv{.name = "div",
               .inputs = "input other",
               .text = "The quotient of the elements of two tensors that broadcast.",
+              .internal = true,  // the function has rounding_mode
               .shape = floating_binary,
               .saves_inputs = 0b11,
               .saves_for = {0b10, kAll},

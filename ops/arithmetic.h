@@ -16,6 +16,11 @@ Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha);
 Tensor mul(const Tensor& a, const Tensor& b);
 /// Of integers and bools float32; so atan2.
 Tensor div(const Tensor& a, const Tensor& b);
+/// The rounding_mode is "trunc" or "floor": rounded towards 0 or down; of integers an integer. Its gradient is zero.
+Tensor div(const Tensor& a, const Tensor& b, const std::string& rounding_mode);
+Tensor div(const Tensor& a, Scalar value, const std::string& rounding_mode);
+/// Gives log(exp(a) + exp(b)) without overflow, of floating tensors.
+Tensor logaddexp(const Tensor& a, const Tensor& b);
 /// An integer to a negative power is 0, but for 1 and -1. Not of two bools.
 Tensor pow(const Tensor& a, const Tensor& b);
 /// NaN if one of the two is. Equal elements share the gradient.
@@ -76,6 +81,6 @@ Tensor where(const Tensor& condition, Scalar a, const Tensor& b);
 Tensor where(const Tensor& condition, Scalar a, Scalar b);
 
 extern const Op kAdd, kSub, kMul, kDiv, kPow, kMaximum, kMinimum, kAtan2, kFloorDivide, kRemainder, kFmod,
-    kAddScalar, kMulScalar, kDivScalar, kPowScalar, kEq, kNe, kLt, kLe, kGt, kGe, kWhere;
+    kLogaddexp, kAddScalar, kMulScalar, kDivScalar, kPowScalar, kEq, kNe, kLt, kLe, kGt, kGe, kWhere;
 
 }  // namespace troupe::ops

@@ -9,12 +9,14 @@
 #include "core/base/error.h"
 #include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
+#include "ops/arrange.h"
 #include "ops/dispatch/promote.h"
 #include "ops/dropout.h"
 #include "ops/gradient_rules.h"
 #include "ops/index.h"
 #include "ops/matmul.h"
 #include "ops/reduce.h"
+#include "ops/reshape_ops.h"
 #include "ops/softmax.h"
 #include "ops/view.h"
 
@@ -38,8 +40,11 @@ void require_one_dtype(const Call& c) {
     if (compute_dtype(t.dtype()) != compute_dtype(c.in[0].dtype())) require_same_dtype(c);
 }
 
+void require_scale(const Call& c);
+
 void check_attention(const Call& c, const Tensor& q, const Tensor& k, const Tensor& v) {
   require_floating(c, q);
+  require_scale(c);
   require_one_dtype(c);
   const Shape &a = q.shape(), &b = k.shape(), &d = v.shape();
   const int r = a.rank();
@@ -83,6 +88,7 @@ int64_t head_width(const Call& c, const Shape& qkv) {
 Specs self_attention_results(const Call& c, size_t input) {
   const Tensor& qkv = c.in[input];
   require_floating(c, qkv);
+  require_scale(c);
   head_width(c, qkv.shape());
   const int64_t batch = qkv.shape()[0], time = qkv.shape()[1];
   return {{{batch, time, qkv.shape()[2] / 3}, qkv.dtype()},
@@ -104,6 +110,11 @@ double scale_of(const Tensor& q) {
   const int64_t width = q.shape().back();
   return width ? 1 / std::sqrt(static_cast<double>(width)) : 1;
 }
+// The kernels look for the largest score before they scale it.
+void require_scale(const Call& c) {
+  if (const double scale = c.attrs.number("scale"); !(scale >= 0))
+    reject(c, fmt::format("scale must be above 0, or 0 for 1 / sqrt(width), got {}", scale));
+}
 
 // The scores of all pairs, in memory.
 Tensor scores_of(const Tensor& q, const Tensor& k, double scale, bool causal) {
@@ -121,8 +132,9 @@ Tensor weights_of(const Tensor& scores) {
 
 // Gradients of q, k and v made of operators that have gradients themselves: all scores exist here.
 Tensors recorded_gradient(const Tensor& g, const Tensor& g_log, const Tensor& q, const Tensor& k,
-                          const Tensor& v, bool causal) {
-  const double scale = scale_of(q);
+                          const Tensor& v, const Attrs& attrs) {
+  const double scale = attention_scale(attrs, q.shape().back());
+  const bool causal = attrs.flag("causal");
   const Tensor p = softmax(scores_of(q, k, scale, causal), -1), dp = matmul(g, transpose(v, -2, -1));
   const Tensor delta = sub(sum(mul(dp, p), {-1}, true), unsqueeze(g_log, -1));
   const Tensor ds = mul(mul(p, sub(dp, delta)), scale);
@@ -130,7 +142,7 @@ Tensors recorded_gradient(const Tensor& g, const Tensor& g_log, const Tensor& q,
 }
 
 Tensors attention_recorded(const Backward& b) {
-  return recorded_gradient(b.grads[0], b.grads[1], b.in[0], b.in[1], b.in[2], b.attrs.flag("causal"));
+  return recorded_gradient(b.grads[0], b.grads[1], b.in[0], b.in[1], b.in[2], b.attrs);
 }
 
 Tensors attention_gradient(const Backward& b) {
@@ -149,7 +161,7 @@ Tensors self_attention_recorded(const Backward& b) {
   const int64_t heads = b.attrs.integer("heads");
   const Tensor all = parted(b.in[0], 3, heads), g = squeeze(parted(b.grads[0], 1, heads), 0);
   const auto part = [&](int64_t i) { return squeeze(slice(all, 0, i, i + 1), 0); };
-  const Tensors d = recorded_gradient(g, b.grads[1], part(0), part(1), part(2), b.attrs.flag("causal"));
+  const Tensors d = recorded_gradient(g, b.grads[1], part(0), part(1), part(2), b.attrs);
   return {reshape(permute(stack(d, 0), {1, 3, 0, 2, 4}), to_list(b.shape(0)))};
 }
 
@@ -159,8 +171,8 @@ Tensors self_attention_gradient(const Backward& b) {
   return apply(kSelfAttentionGrad, inputs, b.attrs);
 }
 
-const Attrs kCausal{{"causal", false}};
-const Attrs kHeads{{"heads", 1}, {"causal", false}};
+const Attrs kCausal{{"causal", false}, {"scale", 0.0}};
+const Attrs kHeads{{"heads", 1}, {"causal", false}, {"scale", 0.0}};
 
 Sample triple(const Shape& q, const Shape& k, const Shape& v, bool causal) {
   return {{sample(q), sample(k, -2, 2, 1), sample(v, -2, 2, 2)}, {{"causal", causal}}};
@@ -173,13 +185,15 @@ std::vector<Sample> attention_samples() {
           triple({4, 3}, {2, 3}, {2, 3}, true),
           triple({2, 3, 1}, {2, 1, 1}, {2, 1, 1}, false),
           triple({0, 3, 4}, {0, 3, 4}, {0, 3, 4}, true),
-          triple({2, 0, 4}, {2, 3, 4}, {2, 3, 4}, false)};
+          triple({2, 0, 4}, {2, 3, 4}, {2, 3, 4}, false),
+          {triple({2, 3, 4}, {2, 5, 4}, {2, 5, 4}, true).inputs, {{"causal", true}, {"scale", 0.3}}}};
 }
 
 std::vector<Sample> self_attention_samples() {
   return {{{sample({2, 3, 12})}, {{"heads", 2}, {"causal", true}}},
           {{sample({1, 4, 9})}, {{"heads", 1}}},
-          {{sample({2, 0, 6})}, {{"heads", 2}}}};
+          {{sample({2, 0, 6})}, {{"heads", 2}}},
+          {{sample({1, 4, 12})}, {{"heads", 2}, {"causal", true}, {"scale", 0.7}}}};
 }
 
 }  // namespace
@@ -274,8 +288,8 @@ std::array<Tensor, 3> in_one_batch(const Tensor& q, const Tensor& k, const Tenso
 
 // With all scores in memory.
 Tensor attention_of(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double dropout_p,
-                    bool causal) {
-  Tensor scores = scores_of(q, k, scale_of(q), causal);
+                    bool causal, double scale) {
+  Tensor scores = scores_of(q, k, scale, causal);
   if (mask.defined()) {
     const Tensor wide = expand(mask, to_list(scores.shape()));
     scores =
@@ -285,27 +299,66 @@ Tensor attention_of(const Tensor& q, const Tensor& k, const Tensor& v, const Ten
   return matmul(dropout_p == 0 ? p : dropout(p, dropout_p), v);
 }
 
+constexpr const char* kSdpa = "scaled_dot_product_attention";
+
+// Heads [.., heads, rows, any] as [.., groups, heads / groups, rows, any].
+Tensor in_groups(const Tensor& x, int64_t groups) { return unflatten(x, -3, {groups, x.size(-3) / groups}); }
+
+// Attention in which each head of k and v stands for several of q: one more dimension, over which k and v are
+// repeated without a copy.
+Tensor grouped_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                         double dropout_p, bool causal, std::optional<double> scale) {
+  for (const Tensor* t : {&q, &k, &v})
+    if (!t->defined() || t->dim() < 3)
+      throw_invalid(
+          fmt::format("[{}] enable_gqa needs heads: [.., heads, time, width], got {}", kSdpa, t->summary()));
+  const int64_t heads = q.size(-3), of_k = k.size(-3), of_v = v.size(-3);
+  if (of_k < 1 || of_v < 1 || heads % of_k || heads % of_v)
+    throw_invalid(
+        fmt::format("[{}] enable_gqa: the heads of q, {}, are no multiple of those of k, {}, and v, {}",
+                    kSdpa, heads, of_k, of_v));
+  if (of_k != of_v)  // each repeated by itself
+    return scaled_dot_product_attention(q, repeat_interleave(k, heads / of_k, -3),
+                                        repeat_interleave(v, heads / of_v, -3), mask, dropout_p, causal,
+                                        scale);
+  Tensor m = mask;
+  if (m.defined() && m.dim() > 2) m = m.size(-3) == 1 ? unsqueeze(m, -3) : in_groups(m, of_k);
+  const Tensor y = scaled_dot_product_attention(in_groups(q, of_k), unsqueeze(k, -3), unsqueeze(v, -3), m,
+                                                dropout_p, causal, scale);
+  return flatten(y, -4, -3);
+}
+
 }  // namespace
 
+double attention_scale(const Attrs& attrs, int64_t width) {
+  const double scale = attrs.number("scale");
+  return scale > 0 ? scale : width ? 1 / std::sqrt(static_cast<double>(width)) : 1;
+}
+
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
-                                    const Tensor& attn_mask, double dropout_p, bool is_causal) {
+                                    const Tensor& attn_mask, double dropout_p, bool is_causal,
+                                    std::optional<double> scale, bool enable_gqa) {
   const bool masked = attn_mask.defined();
+  if (masked && attn_mask.dtype() != boolean && !attn_mask.is_floating_point())
+    throw_invalid(fmt::format("[{}] attn_mask must be bool or floating, got {}", kSdpa, attn_mask.summary()));
+  if (enable_gqa &&
+      !(query.defined() && key.defined() && value.defined() && query.dim() > 2 && key.dim() > 2 &&
+        value.dim() > 2 && query.size(-3) == key.size(-3) && query.size(-3) == value.size(-3)))
+    return grouped_attention(query, key, value, attn_mask, dropout_p, is_causal, scale);
   const auto [q, k, v] = in_one_batch(query, key, value);
-  if (!masked && dropout_p == 0)
-    return apply1(kScaledDotProductAttention, {q, k, v}, {{"causal", is_causal}});
+  if (!masked && dropout_p == 0 && (!scale || *scale > 0))
+    return apply1(kScaledDotProductAttention, {q, k, v},
+                  {{"causal", is_causal}, {"scale", scale.value_or(0.0)}});
   if (masked && is_causal)
     throw_invalid(
-        "[scaled_dot_product_attention] got attn_mask and is_causal: leave one out, or give "
-        "attn_mask.tril()");
-  if (masked && attn_mask.dtype() != boolean && !attn_mask.is_floating_point())
-    throw_invalid("[scaled_dot_product_attention] attn_mask must be bool or floating, got " +
-                  attn_mask.summary());
+        fmt::format("[{}] got attn_mask and is_causal: leave one out, or give attn_mask.tril()", kSdpa));
   const Tensor inputs[] = {q, k, v};
   for (const Tensor& x : inputs)
     if (!x.defined()) return apply1(kScaledDotProductAttention, {q, k, v});  // says which one
   check_attention({kScaledDotProductAttention, inputs, kCausal}, q, k, v);
   return rounded_once(q.dtype(), [&](DType wide) {
-    return attention_of(to(q, wide), to(k, wide), to(v, wide), attn_mask, dropout_p, is_causal);
+    return attention_of(to(q, wide), to(k, wide), to(v, wide), attn_mask, dropout_p, is_causal,
+                        scale.value_or(scale_of(q)));
   });
 }
 Tensor attention_weights(const Tensor& q, const Tensor& k, bool is_causal) {
@@ -315,8 +368,9 @@ Tensor attention_weights(const Tensor& q, const Tensor& k, bool is_causal) {
     return weights_of(scores_of(to(q, wide), to(k, wide), scale_of(q), is_causal));
   });
 }
-Tensor self_attention(const Tensor& qkv, int64_t heads, bool causal) {
-  return apply1(kSelfAttention, {qkv}, {{"heads", heads}, {"causal", causal}});
+Tensor self_attention(const Tensor& qkv, int64_t heads, bool causal, std::optional<double> scale) {
+  return apply1(kSelfAttention, {qkv},
+                {{"heads", heads}, {"causal", causal}, {"scale", scale.value_or(0.0)}});
 }
 
 }  // namespace troupe::ops

@@ -52,6 +52,7 @@ Tensor with_zeros() { return tensor({{2, 0, -3}, {0, 0, 1.5}, {1, -2, 4}}, float
 
 const Op kCumprod{.name = "cumprod",
                   .text = "Products of the first elements along dim.",
+                  .internal = true,  // the function has dtype
                   .attrs = {{"dim", -1}},
                   .shape = cumprod_spec,
                   .saves_inputs = 1,
@@ -79,6 +80,7 @@ const Op kCumprodGrad{.name = "cumprod_grad",
                       }};
 
 Tensor cumprod(const Tensor& x, int64_t dim) { return apply1(kCumprod, {x}, {{"dim", dim}}); }
+Tensor cumprod(const Tensor& x, int64_t dim, DType dtype) { return to(cumprod(to(x, dtype), dim), dtype); }
 
 Tensor diff(const Tensor& x, int64_t n, int64_t dim) {
   if (!x.defined()) throw_invalid("[diff] got an undefined tensor");

@@ -6,6 +6,7 @@ namespace troupe::ops {
 
 /// Any dtype (integers and bool give int64).
 Tensor cumprod(const Tensor& x, int64_t dim);
+Tensor cumprod(const Tensor& x, int64_t dim, DType dtype);  ///< converted first
 /// x[i + 1] - x[i], n times over; of bool whether they differ. `invalid` for a 0-d tensor.
 Tensor diff(const Tensor& x, int64_t n = 1, int64_t dim = -1);
 

@@ -73,4 +73,13 @@ Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offs
   return apply1(kEmbeddingBag, {flat, weight, starts}, {{"mode", mode}});
 }
 
+Tensor embedding(const Tensor& ids, const Tensor& weight, std::optional<int64_t> padding_idx) {
+  const Tensor y = embedding(ids, weight);
+  if (!padding_idx) return y;
+  const int64_t rows = weight.size(0), at = *padding_idx < 0 ? *padding_idx + rows : *padding_idx;
+  if (at < 0 || at >= rows)
+    throw_invalid(fmt::format("[embedding] padding_idx must be in [-{0}, {0}), got {1}", rows, *padding_idx));
+  return y.requires_grad() ? where(unsqueeze(eq(ids, at), -1), y.detach(), y) : y;
+}
+
 }  // namespace troupe::ops

@@ -31,6 +31,12 @@ void add(Table& t, std::string_view name, F f, std::vector<Parameter> parameters
 
 /// Functions that make tensors of numbers, and random ones.
 void add_creation(Table& t);
+/// Functions that arrange elements, and those that compute.
+void add_arrangement(Table& t);
+void add_computation(Table& t);
+/// Functions of images, lines and sequences, and of order.
+void add_windows(Table& t);
+void add_order(Table& t);
 /// Those in place.
 void add_in_place(Table& t);
 

@@ -25,11 +25,6 @@ void add_geometry(Table& t) {
   add(t, "narrow", &narrow, {{"input"}, {"dim"}, {"start"}, {"length"}},
       "The elements start, ..., start + length - 1 along dim. A view.");
   add(t, "unbind", &unbind, {{"input"}, with("dim", 0)}, "Every slice along dim. Views.");
-  add(
-      t, "squeeze", [](Tensor x, std::optional<int64_t> dim) { return dim ? squeeze(x, *dim) : squeeze(x); },
-      {{"input"}, none("dim")}, "Without dimension dim if it has size 1, or without all of these. A view.");
-  add(t, "movedim", &movedim, {{"input"}, {"source"}, {"destination"}},
-      "Dimension source moved to place destination. A view.");
   add(t, "t", &ops::t, {{"input"}}, "A matrix with its dimensions swapped. A view.");
   add(
       t, "split",
@@ -166,17 +161,11 @@ void add_values(Table& t) {
   add(
       t, "count_nonzero", [](Tensor x, Shape dim) { return count_nonzero(x, dim); },
       {{"input"}, with("dim", Shape())}, "How many elements over dim (none: all dimensions) are not 0.");
-  add(t, "clamp", &clamp, {{"input"}, none("min"), none("max")},
-      "Limits the elements to [min, max], of which one may be left out.");
   add(t, "outer", &outer, {{"input"}, {"vec2"}}, "The products of each two elements of two vectors.");
   add(
       t, "dropout", [](Tensor x, double p, bool training) { return dropout(x, p, training); },
       {{"input"}, with("p", 0.5), with("training", true)},
       "Zeros with probability p, and the rest divided by 1 - p.");
-  add(
-      t, "norm", [](Tensor x, Scalar p, Shape dim, bool keepdim) { return norm(x, p, dim, keepdim); },
-      {{"input"}, with("p", Scalar(2)), with("dim", Shape()), with("keepdim", false)},
-      "The p-norm over dim (none: all dimensions).");
   add(
       t, "pad",
       [](Tensor x, Shape pad, std::string mode, Scalar value) { return ops::pad(x, pad, mode, value); },
@@ -200,10 +189,6 @@ void add_values(Table& t) {
   add(t, "embedding_bag", &embedding_bag,
       {{"input"}, {"weight"}, none("offsets"), with("mode", std::string("mean"))},
       "Sums or means of the rows of weight that bags of numbers name.");
-  add(t, "scaled_dot_product_attention", &scaled_dot_product_attention,
-      {{"query"}, {"key"}, {"value"}, none("attn_mask"), with("dropout_p", 0.0), with("is_causal", false)},
-      "softmax(query key^T / sqrt(width)) value; attn_mask: the keys that a query sees, or numbers added to "
-      "the scores; is_causal: query i sees keys 0 to i.");
   add_logic(t);
   add_products(t);
   add_losses(t);
@@ -220,6 +205,10 @@ Table make_table() {
   Table t;
   add_geometry(t);
   add_values(t);
+  add_arrangement(t);
+  add_computation(t);
+  add_windows(t);
+  add_order(t);
   add_creation(t);
   add_in_place(t);
   return t;

@@ -206,6 +206,7 @@ const Op kEmbedding{
     .name = "embedding",
     .inputs = "input weight",
     .text = "The rows of weight with the numbers input.",
+    .internal = true,  // the function has padding_idx
     .shape = embedding_spec,
     .saves_inputs = 0b01,
     .gradient = [](const Backward& b) -> Tensors {

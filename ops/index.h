@@ -1,11 +1,15 @@
 // Picking, placing and joining elements. Indices are int64; out of range is `invalid`.
 #pragma once
+#include <optional>
+
 #include "ops/dispatch/op.h"
 
 namespace troupe::ops {
 
 /// ids [..], weight [n, d] -> rows of weight [.., d].
 Tensor embedding(const Tensor& ids, const Tensor& weight);
+/// Row padding_idx gets no gradient.
+Tensor embedding(const Tensor& ids, const Tensor& weight, std::optional<int64_t> padding_idx);
 /// Slices of x along dim, numbered by the 1-d index.
 Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index);
 /// out[i][j] = x[i][index[i][j]] for dim 1; index has x's rank and is nowhere larger than x, dim excepted.

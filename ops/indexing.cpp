@@ -244,7 +244,8 @@ void write_rows(const Tensor& view, const Picked& p, const Tensor& source) {
   }
 }
 
-void put_rows(const Tensor& view, const Picked& p, const Tensor& value, bool recorded) {
+void put_rows(const Tensor& view, const Picked& p, const Tensor& value, bool recorded,
+              bool accumulate = false) {
   const Shape wanted = ordered(joined(p.shape, p.others), p.result);
   const Tensor fits = without_leading_ones(value, wanted);
   if (broadcast(wanted, fits.shape(), "index_put_") != wanted)
@@ -253,11 +254,12 @@ void put_rows(const Tensor& view, const Picked& p, const Tensor& value, bool rec
   // [shape, others], the rows as one.
   const Tensor source = reshape(permute(expand(fits, to_list(wanted)), inverse(p.result)),
                                 to_list(joined({p.at.numel()}, p.others)));
-  if (!recorded && view.device().is_cpu()) {
+  if (!recorded && !accumulate && view.device().is_cpu()) {
     write_rows(view, p, source.storage() == view.storage() ? source.clone_data() : source);
     return view.bump_version("index_put_");
   }
-  const Tensor changed = index_copy(as_rows(view, p), 0, p.at, source);
+  const Tensor rows = as_rows(view, p);
+  const Tensor changed = accumulate ? index_add(rows, 0, p.at, source) : index_copy(rows, 0, p.at, source);
   // Back to the view's own dimensions.
   copy_(view, permute(reshape(changed, to_list(ordered(view.shape(), p.order))), inverse(p.order)));
 }
@@ -272,16 +274,20 @@ Tensor index(const Tensor& x, const std::vector<TensorIndex>& indices) {
   return permute(reshape(rows, to_list(joined(p.shape, p.others))), p.result);
 }
 
-void index_put_(const Tensor& x, const std::vector<TensorIndex>& indices, const Tensor& value) {
+void index_put_(const Tensor& x, const std::vector<TensorIndex>& indices, const Tensor& value,
+                bool accumulate) {
   if (!value.defined()) throw_invalid("[index_put_] the value is an undefined tensor");
   const Basic b = basic(x, indices);
   const bool recorded = begin_recorded_write(b.view, "index_put_", {&value});
-  if (b.picks.empty()) return copy_(b.view, without_leading_ones(value, b.view.shape()));
+  if (b.picks.empty()) {
+    const Tensor fits = without_leading_ones(value, b.view.shape());
+    return accumulate ? add_(b.view, fits) : copy_(b.view, fits);
+  }
   if (value.dtype() != x.dtype())
     throw_invalid(fmt::format("[index_put_] the value is {}, the tensor {}: use .to() on the value",
                               value.summary(), x.summary()));
   require_apart(b, value);
-  put_rows(b.view, picked(b), value, recorded);
+  put_rows(b.view, picked(b), value, recorded, accumulate);
 }
 
 void index_put_(const Tensor& x, const std::vector<TensorIndex>& indices, Scalar value) {

@@ -10,8 +10,9 @@ namespace troupe::ops {
 /// out of range.
 Tensor index(const Tensor& x, const std::vector<TensorIndex>& indices);
 /// x[indices] = value, in place; see ops/inplace.h. `value` broadcasts; with tensors as indices it has x's
-/// dtype.
-void index_put_(const Tensor& x, const std::vector<TensorIndex>& indices, const Tensor& value);
+/// dtype. accumulate: added instead; where indices repeat, all count.
+void index_put_(const Tensor& x, const std::vector<TensorIndex>& indices, const Tensor& value,
+                bool accumulate = false);
 void index_put_(const Tensor& x, const std::vector<TensorIndex>& indices, Scalar value);
 
 }  // namespace troupe::ops

@@ -200,8 +200,9 @@ Tensor TensorMethods::normal_(double mean, double std) const {
   ops::copy_(self(), ops::randn_like(self()) * std + mean);
   return self();
 }
-Tensor TensorMethods::index_put_(const std::vector<TensorIndex>& indices, const Tensor& value) const {
-  ops::index_put_(self(), indices, value);
+Tensor TensorMethods::index_put_(const std::vector<TensorIndex>& indices, const Tensor& value,
+                                 bool accumulate) const {
+  ops::index_put_(self(), indices, value, accumulate);
   return self();
 }
 Tensor TensorMethods::index_put_(const std::vector<TensorIndex>& indices, Scalar value) const {

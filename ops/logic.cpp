@@ -173,16 +173,26 @@ Tensor bitwise_not(const Tensor& x) {
   return require_bools("bitwise_not", "logical_not", x, x), logical_not(x);
 }
 
-bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
-  require_one_dtype("allclose", a, b);
+namespace {
+Tensor near_or_equal(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
   const Tensor x = a.detach(), y = b.detach();
   Tensor close = eq(x, y);
   if (equal_nan) close = logical_or(close, logical_and(isnan(x), isnan(y)));
-  if (x.dtype() != boolean) {
-    const Tensor error = abs(sub(x, y)), allowed = add(abs(mul(y, rtol)), atol);
-    close = logical_or(close, logical_and(isfinite(error), le(error, allowed)));
-  }
-  return all(close).item<bool>();
+  if (x.dtype() == boolean) return close;
+  const Tensor error = abs(sub(x, y)), allowed = add(abs(mul(y, rtol)), atol);
+  return logical_or(close, logical_and(isfinite(error), le(error, allowed)));
+}
+}  // namespace
+
+Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  require_one_dtype("isclose", a, b);
+  if (!(rtol >= 0 && atol >= 0))
+    throw_invalid(fmt::format("[isclose] rtol and atol must be at least 0, got {} and {}", rtol, atol));
+  return near_or_equal(a, b, rtol, atol, equal_nan);
+}
+bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  require_one_dtype("allclose", a, b);
+  return all(near_or_equal(a, b, rtol, atol, equal_nan)).item<bool>();
 }
 bool equal(const Tensor& a, const Tensor& b) {
   require_one_dtype("equal", a, b);

@@ -23,6 +23,9 @@ Tensor bitwise_xor(const Tensor& a, Scalar b);
 /// alone, a NaN to a NaN if equal_nan. `invalid` if the dtypes differ.
 bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8,
               bool equal_nan = false);
+/// Says so of each element.
+Tensor isclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8,
+               bool equal_nan = false);
 /// Whether shape and elements agree. `invalid` if the dtypes differ.
 bool equal(const Tensor& a, const Tensor& b);
 

@@ -35,11 +35,15 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
 /// broadcast to x. Undefined: 1. The mean is over all elements, whatever they weigh.
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const Tensor& weight,
                                         const Tensor& pos_weight = {}, const std::string& reduction = "mean");
+/// Takes probabilities in [0, 1] (on the CPU `invalid` outside; logarithms count as at least -100), of x's
+/// shape; weight broadcasts to it.
+Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight = {},
+                            const std::string& reduction = "mean");
 /// x: log-probabilities, target: probabilities. reduction also "batchmean": the sum over the first
 /// dimension's size.
 Tensor kl_div(const Tensor& x, const Tensor& target, const std::string& reduction = "mean");
 
 extern const Op kCrossEntropy, kCrossEntropyGrad, kSoftCrossEntropy, kNllLoss, kNllLossGrad, kMseLoss,
-    kL1Loss, kSmoothL1Loss, kHuberLoss, kBinaryCrossEntropyWithLogits, kKlDiv;
+    kL1Loss, kSmoothL1Loss, kHuberLoss, kBinaryCrossEntropy, kBinaryCrossEntropyWithLogits, kKlDiv;
 
 }  // namespace troupe::ops

@@ -18,6 +18,20 @@ Tensor bmm(const Tensor& a, const Tensor& b);
 Tensor mv(const Tensor& a, const Tensor& b);
 Tensor dot(const Tensor& a, const Tensor& b);
 
+/// Gives beta x + alpha a b, where x broadcasts to the product and all have one dtype; of a beta of 0 x
+/// counts nothing, whatever it has. addmv: of a matrix and a vector; baddbmm: of two batches; addbmm: the sum
+/// of their products; addr: the products of each two elements of two vectors.
+Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1);
+Tensor addmv(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1);
+Tensor baddbmm(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1);
+Tensor addbmm(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1);
+Tensor addr(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1);
+
+/// Sums of products over the last `dims` dimensions of a and the first ones of b, in order; or over dims_a
+/// and dims_b, pair by pair.
+Tensor tensordot(const Tensor& a, const Tensor& b, int64_t dims = 2);
+Tensor tensordot(const Tensor& a, const Tensor& b, const IntList& dims_a, const IntList& dims_b);
+
 /// a [m], b [n] -> a[i] b[j] [m, n]; any dtype.
 Tensor outer(const Tensor& a, const Tensor& b);
 

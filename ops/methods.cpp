@@ -254,6 +254,132 @@ Tensor TensorMethods::multinomial(int64_t num_samples, bool replacement, AnyGene
   return ops::multinomial(self(), num_samples, replacement, generator);
 }
 
+Tensor TensorMethods::tan() const { return ops::tan(self()); }
+Tensor TensorMethods::asin() const { return ops::asin(self()); }
+Tensor TensorMethods::acos() const { return ops::acos(self()); }
+Tensor TensorMethods::atan() const { return ops::atan(self()); }
+Tensor TensorMethods::sinh() const { return ops::sinh(self()); }
+Tensor TensorMethods::cosh() const { return ops::cosh(self()); }
+Tensor TensorMethods::asinh() const { return ops::asinh(self()); }
+Tensor TensorMethods::acosh() const { return ops::acosh(self()); }
+Tensor TensorMethods::atanh() const { return ops::atanh(self()); }
+Tensor TensorMethods::exp2() const { return ops::exp2(self()); }
+Tensor TensorMethods::log10() const { return ops::log10(self()); }
+Tensor TensorMethods::erfc() const { return ops::erfc(self()); }
+Tensor TensorMethods::erfinv() const { return ops::erfinv(self()); }
+Tensor TensorMethods::movedim(const IntList& source, const IntList& destination) const {
+  return ops::movedim(self(), source, destination);
+}
+Tensor TensorMethods::squeeze(const IntList& dim) const { return ops::squeeze(self(), dim); }
+Tensor TensorMethods::broadcast_to(const IntList& size) const { return ops::broadcast_to(self(), size); }
+Tensor TensorMethods::unflatten(int64_t dim, const IntList& sizes) const {
+  return ops::unflatten(self(), dim, sizes);
+}
+Tensor TensorMethods::diagonal(int64_t offset, int64_t dim1, int64_t dim2) const {
+  return ops::diagonal(self(), offset, dim1, dim2);
+}
+Tensor TensorMethods::tile(const IntList& dims) const { return ops::tile(self(), dims); }
+Tensor TensorMethods::repeat_interleave(int64_t repeats, std::optional<int64_t> dim) const {
+  return ops::repeat_interleave(self(), repeats, dim);
+}
+Tensor TensorMethods::repeat_interleave(const Tensor& repeats, std::optional<int64_t> dim) const {
+  return ops::repeat_interleave(self(), repeats, dim);
+}
+Tensor TensorMethods::diag(int64_t diagonal) const { return ops::diag(self(), diagonal); }
+Tensor TensorMethods::diag_embed(int64_t offset, int64_t dim1, int64_t dim2) const {
+  return ops::diag_embed(self(), offset, dim1, dim2);
+}
+Tensor TensorMethods::scatter(int64_t dim, const Tensor& index, const Tensor& src) const {
+  return ops::scatter(self(), dim, index, src);
+}
+Tensor TensorMethods::scatter(int64_t dim, const Tensor& index, Scalar value) const {
+  return ops::scatter(self(), dim, index, value);
+}
+Tensor TensorMethods::scatter_reduce(int64_t dim, const Tensor& index, const Tensor& src,
+                                     const std::string& reduce, bool include_self) const {
+  return ops::scatter_reduce(self(), dim, index, src, reduce, include_self);
+}
+Tensor TensorMethods::index_fill(int64_t dim, const Tensor& index, Scalar value) const {
+  return ops::index_fill(self(), dim, index, value);
+}
+Tensor TensorMethods::index_fill(int64_t dim, const Tensor& index, const Tensor& value) const {
+  return ops::index_fill(self(), dim, index, value);
+}
+Tensor TensorMethods::index_put(const std::vector<TensorIndex>& indices, const Tensor& values,
+                                bool accumulate) const {
+  return ops::index_put(self(), indices, values, accumulate);
+}
+Tensor TensorMethods::take_along_dim(const Tensor& indices, std::optional<int64_t> dim) const {
+  return ops::take_along_dim(self(), indices, dim);
+}
+Tensor TensorMethods::masked_scatter(const Tensor& mask, const Tensor& source) const {
+  return ops::masked_scatter(self(), mask, source);
+}
+Tensor TensorMethods::div(const Tensor& other, const std::string& rounding_mode) const {
+  return ops::div(self(), other, rounding_mode);
+}
+Tensor TensorMethods::div(Scalar other, const std::string& rounding_mode) const {
+  return ops::div(self(), other, rounding_mode);
+}
+Tensor TensorMethods::logaddexp(const Tensor& other) const { return ops::logaddexp(self(), other); }
+Tensor TensorMethods::addmm(const Tensor& mat1, const Tensor& mat2, Scalar beta, Scalar alpha) const {
+  return ops::addmm(self(), mat1, mat2, beta, alpha);
+}
+Tensor TensorMethods::addmv(const Tensor& mat, const Tensor& vec, Scalar beta, Scalar alpha) const {
+  return ops::addmv(self(), mat, vec, beta, alpha);
+}
+Tensor TensorMethods::addbmm(const Tensor& batch1, const Tensor& batch2, Scalar beta, Scalar alpha) const {
+  return ops::addbmm(self(), batch1, batch2, beta, alpha);
+}
+Tensor TensorMethods::baddbmm(const Tensor& batch1, const Tensor& batch2, Scalar beta, Scalar alpha) const {
+  return ops::baddbmm(self(), batch1, batch2, beta, alpha);
+}
+Tensor TensorMethods::addr(const Tensor& vec1, const Tensor& vec2, Scalar beta, Scalar alpha) const {
+  return ops::addr(self(), vec1, vec2, beta, alpha);
+}
+Tensor TensorMethods::clamp(const Tensor& min) const { return ops::clamp(self(), min, Tensor()); }
+Tensor TensorMethods::clamp(const Tensor& min, const Tensor& max) const {
+  return ops::clamp(self(), min, max);
+}
+Tensor TensorMethods::nan_to_num(double nan, std::optional<double> posinf,
+                                 std::optional<double> neginf) const {
+  return ops::nan_to_num(self(), nan, posinf, neginf);
+}
+Tensor TensorMethods::isclose(const Tensor& other, double rtol, double atol, bool equal_nan) const {
+  return ops::isclose(self(), other, rtol, atol, equal_nan);
+}
+Tensor TensorMethods::sum(const IntList& dim, bool keepdim, DType dtype) const {
+  return ops::sum(self(), dim, keepdim, dtype);
+}
+Tensor TensorMethods::mean(const IntList& dim, bool keepdim, DType dtype) const {
+  return ops::mean(self(), dim, keepdim, dtype);
+}
+Tensor TensorMethods::prod(const IntList& dim, bool keepdim, DType dtype) const {
+  return ops::prod(self(), dim, keepdim, dtype);
+}
+Tensor TensorMethods::norm(Scalar p, const IntList& dim, bool keepdim, DType dtype) const {
+  return ops::norm(self(), p, dim, keepdim, dtype);
+}
+Tensor TensorMethods::softmax(int64_t dim, DType dtype) const { return ops::softmax(self(), dim, dtype); }
+Tensor TensorMethods::log_softmax(int64_t dim, DType dtype) const {
+  return ops::log_softmax(self(), dim, dtype);
+}
+Tensor TensorMethods::cumsum(int64_t dim, DType dtype) const { return ops::cumsum(self(), dim, dtype); }
+Tensor TensorMethods::cumprod(int64_t dim, DType dtype) const { return ops::cumprod(self(), dim, dtype); }
+ValuesAndIndices TensorMethods::cummax(int64_t dim) const { return ops::cummax(self(), dim); }
+ValuesAndIndices TensorMethods::cummin(int64_t dim) const { return ops::cummin(self(), dim); }
+ValuesAndIndices TensorMethods::kthvalue(int64_t k, int64_t dim, bool keepdim) const {
+  return ops::kthvalue(self(), k, dim, keepdim);
+}
+Tensor TensorMethods::quantile(const Tensor& q, std::optional<int64_t> dim, bool keepdim,
+                               const std::string& interpolation) const {
+  return ops::quantile(self(), q, dim, keepdim, interpolation);
+}
+Tensor TensorMethods::quantile(double q, std::optional<int64_t> dim, bool keepdim,
+                               const std::string& interpolation) const {
+  return ops::quantile(self(), q, dim, keepdim, interpolation);
+}
+
 Tensor TensorMethods::index(std::initializer_list<ViewIndex> indices) const {
   return ops::index(self(), std::vector<TensorIndex>(indices.begin(), indices.end()));
 }

@@ -59,6 +59,7 @@ Tensor mask_of(const Shape& shape) { return gt(sample(shape, -1, 1, 2), tensor(0
 
 const Op kNonzero{.name = "nonzero",
                   .text = "The places of the elements that are not 0: int64 [n, dimensions].",
+                  .internal = true,  // the function has as_tuple
                   .shape = nonzero_spec,
                   .takes_half = true,
                   .samples = []() -> std::vector<Sample> {

@@ -167,6 +167,7 @@ Op extremum_place(const char* name, const char* text) {
 
 const Op kSum{.name = "sum",
               .text = "The sum over dim (none: all dimensions).",
+              .internal = true,  // the function has dtype
               .attrs = dims_and_keepdim(),
               .shape = sum_spec,
               .gradient = [](const Backward& b) -> Tensors { return {spread(b, b.grads[0])}; },
@@ -174,6 +175,7 @@ const Op kSum{.name = "sum",
 
 const Op kMean{.name = "mean",
                .text = "The mean over dim (none: all dimensions).",
+               .internal = true,  // the function has dtype
                .attrs = dims_and_keepdim(),
                .shape = floating_spec,
                .gradient = [](const Backward& b) -> Tensors {
@@ -224,6 +226,7 @@ const Op kStd{.name = "std",
 
 const Op kProd{.name = "prod",
                .text = "The product over dim (none: all dimensions).",
+               .internal = true,  // the function has dtype
                .attrs = dims_and_keepdim(),
                .shape = sum_spec,
                .saves_inputs = 1,
@@ -266,6 +269,7 @@ const Op kNorm{.name = "norm",
 const Op kCumsum{
     .name = "cumsum",
     .text = "Sums of the first elements along dim.",
+    .internal = true,  // the function has dtype
     .attrs = {{"dim", int64_t{-1}}},
     .shape = cumsum_spec,
     .gradient = [](const Backward& b) -> Tensors {
@@ -337,5 +341,19 @@ Tensor norm(const Tensor& x, Scalar p, const IntList& dim, bool keepdim) {
   return where(none, nothing, power == 2 ? sqrt(safe) : pow(safe, 1 / power));
 }
 Tensor cumsum(const Tensor& x, int64_t dim) { return apply1(kCumsum, {x}, {{"dim", dim}}); }
+
+Tensor sum(const Tensor& x, const IntList& dim, bool keepdim, DType dtype) {
+  return to(sum(to(x, dtype), dim, keepdim), dtype);
+}
+Tensor mean(const Tensor& x, const IntList& dim, bool keepdim, DType dtype) {
+  return mean(to(x, dtype), dim, keepdim);
+}
+Tensor prod(const Tensor& x, const IntList& dim, bool keepdim, DType dtype) {
+  return to(prod(to(x, dtype), dim, keepdim), dtype);
+}
+Tensor norm(const Tensor& x, Scalar p, const IntList& dim, bool keepdim, DType dtype) {
+  return norm(to(x, dtype), p, dim, keepdim);
+}
+Tensor cumsum(const Tensor& x, int64_t dim, DType dtype) { return to(cumsum(to(x, dtype), dim), dtype); }
 
 }  // namespace troupe::ops

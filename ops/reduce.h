@@ -11,6 +11,11 @@ Tensor mean(const Tensor& x);
 /// sum also takes integers and bool (result int64), as prod and cumsum; mean, var and norm floating dtypes.
 Tensor sum(const Tensor& x, const IntList& dim, bool keepdim = false);
 Tensor mean(const Tensor& x, const IntList& dim, bool keepdim = false);
+/// The elements converted first, and the result of that dtype; so prod(), cumsum() and cumprod().
+Tensor sum(const Tensor& x, const IntList& dim, bool keepdim, DType dtype);
+Tensor mean(const Tensor& x, const IntList& dim, bool keepdim, DType dtype);
+Tensor prod(const Tensor& x, const IntList& dim, bool keepdim, DType dtype);
+Tensor norm(const Tensor& x, Scalar p, const IntList& dim, bool keepdim, DType dtype);
 /// Any dtype; `invalid` over nothing. Equal largest (smallest) elements share the gradient.
 Tensor amax(const Tensor& x, const IntList& dim = {}, bool keepdim = false);
 Tensor amin(const Tensor& x, const IntList& dim = {}, bool keepdim = false);
@@ -34,6 +39,7 @@ Tensor norm(const Tensor& x);
 Tensor norm(const Tensor& x, Scalar p, const IntList& dim = {}, bool keepdim = false);
 /// Any dtype (integers and bool give int64).
 Tensor cumsum(const Tensor& x, int64_t dim);
+Tensor cumsum(const Tensor& x, int64_t dim, DType dtype);
 
 extern const Op kSum, kMean, kAmax, kAmin, kLogsumexp, kVar, kStd, kProd, kArgmax, kArgmin, kNorm, kCumsum;
 

@@ -4,6 +4,7 @@
 #include "ops/gradient_rules.h"
 #include "ops/reduce.h"
 #include "ops/unary.h"
+#include "ops/view.h"
 
 namespace troupe::ops {
 namespace {
@@ -63,6 +64,7 @@ const Attrs kDim{{"dim", int64_t{-1}}};
 const Op kSoftmax{
     .name = "softmax",
     .text = "exp(x) divided by its sum along dim.",
+    .internal = true,  // the function has dtype
     .attrs = kDim,
     .shape = softmax_spec,
     .saves_outputs = 1,
@@ -82,6 +84,7 @@ const Op kSoftmaxGrad{.name = "softmax_grad",
 
 const Op kLogSoftmax{.name = "log_softmax",
                      .text = "The logarithm of softmax along dim.",
+                     .internal = true,  // the function has dtype
                      .attrs = kDim,
                      .shape = softmax_spec,
                      .saves_outputs = 1,
@@ -103,5 +106,8 @@ const Op kLogSoftmaxGrad{.name = "log_softmax_grad",
 
 Tensor softmax(const Tensor& x, int64_t dim) { return apply1(kSoftmax, {x}, {{"dim", dim}}); }
 Tensor log_softmax(const Tensor& x, int64_t dim) { return apply1(kLogSoftmax, {x}, {{"dim", dim}}); }
+
+Tensor softmax(const Tensor& x, int64_t dim, DType dtype) { return softmax(to(x, dtype), dim); }
+Tensor log_softmax(const Tensor& x, int64_t dim, DType dtype) { return log_softmax(to(x, dtype), dim); }
 
 }  // namespace troupe::ops

@@ -8,6 +8,9 @@ namespace troupe::ops {
 Tensor softmax(const Tensor& x, int64_t dim);
 /// x - logsumexp(x).
 Tensor log_softmax(const Tensor& x, int64_t dim);
+/// Takes any dtype, converted to a floating one first.
+Tensor softmax(const Tensor& x, int64_t dim, DType dtype);
+Tensor log_softmax(const Tensor& x, int64_t dim, DType dtype);
 
 extern const Op kSoftmax, kLogSoftmax, kSoftmaxGrad, kLogSoftmaxGrad;
 

@@ -34,6 +34,13 @@ Tensor erf(const Tensor& x);
 /// Limits the elements to [min, max] (to max, if min is above it); `invalid` without either. The gradient
 /// passes where nothing was cut. Any dtype but bool; a floating bound makes integers float32.
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max = {});
+/// Limits by tensors that broadcast, either of which may be undefined; elements that equal a bound share the
+/// gradient with it, as in maximum().
+Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max = {});
+/// Other numbers in the place of NaN and infinities: of these the largest that the dtype has, where nothing
+/// is said. No gradient flows there.
+Tensor nan_to_num(const Tensor& x, double nan = 0, std::optional<double> posinf = {},
+                  std::optional<double> neginf = {});
 
 extern const Op kNeg, kAbs, kSquare, kSign, kFloor, kCeil, kRound, kTrunc, kExp, kExpm1, kLog, kLog1p, kLog2,
     kSqrt, kRsqrt, kReciprocal, kSin, kCos, kErf, kClamp;

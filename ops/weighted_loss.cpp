@@ -8,6 +8,7 @@
 #include "ops/arithmetic.h"
 #include "ops/dispatch/check.h"
 #include "ops/dispatch/promote.h"
+#include "ops/gradient_rules.h"
 #include "ops/index.h"
 #include "ops/logic.h"
 #include "ops/loss.h"
@@ -143,6 +144,66 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, c
     }
     if (weight.defined()) each = mul(each, to(weight, dtype));
     return reduced(each, reduction, Tensor());
+  });
+}
+
+namespace {
+
+// They are those of PyTorch's kernels.
+constexpr double kLeastLog = -100, kLeastSpread = 1e-12;
+
+Tensors each_binary_cross_entropy(const Call& c) {
+  const Tensor &x = c.in[0], &target = c.in[1];
+  for (const Tensor& t : c.in) require_floating(c, t);
+  require_same_dtype(c);
+  if (target.shape() != x.shape())
+    reject(c,
+           fmt::format("target must be {} as the input is, got {}", x.shape().str(), target.shape().str()));
+  if (x.device().is_cpu() && any(logical_not(logical_and(ge(x, 0), le(x, 1)))).item<bool>())
+    reject(c,
+           "the input must be probabilities in [0, 1], got others; use binary_cross_entropy_with_logits() of "
+           "scores");
+  const Tensor yes = clamp(log(x), kLeastLog), no = clamp(log1p(neg(x)), kLeastLog);
+  return {neg(add(mul(target, yes), mul(sub(1, target), no)))};
+}
+
+Tensors binary_cross_entropy_gradient(const Backward& b) {
+  const Tensor &x = b.in[0], &target = b.in[1], &g = b.grads[0], rest = sub(1, x);
+  Tensors out(2);
+  if (b.needs(0)) out[0] = div(mul(g, sub(x, target)), clamp(mul(rest, x), kLeastSpread));
+  if (b.needs(1)) out[1] = mul(g, sub(log(rest), log(x)));
+  return out;
+}
+
+}  // namespace
+
+const Op kBinaryCrossEntropy{.name = "binary_cross_entropy",
+                             .inputs = "input target",
+                             .text = "Loss of probabilities for probabilities in [0, 1], of each element.",
+                             .internal = true,  // the function has weight and reduction
+                             .compose = each_binary_cross_entropy,
+                             .saves_inputs = 0b11,
+                             .gradient = binary_cross_entropy_gradient,
+                             .samples = []() -> std::vector<Sample> {
+                               return {{{sample({3, 4}, 0.1, 0.9), sample({3, 4}, 0, 1, 1)}},
+                                       {{sample({0, 2}, 0.1, 0.9), sample({0, 2}, 0, 1, 1)}}};
+                             }};
+
+Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight,
+                            const std::string& reduction) {
+  constexpr const char* kName = "binary_cross_entropy";
+  check_reduction(kName, reduction);
+  if (!x.defined() || !target.defined()) return apply1(kBinaryCrossEntropy, {x, target});  // says which one
+  if (weight.defined()) {
+    if (weight.dtype() != x.dtype() || broadcast(weight.shape(), x.shape(), kName) != x.shape())
+      throw_invalid(fmt::format("[{}] weight must be {} and broadcast to {}, got {}", kName, name(x.dtype()),
+                                x.shape().str(), weight.summary()));
+    refuse_gradient(kName, "weight", weight);
+  }
+  return rounded_once(x.dtype(), [&](DType t) {
+    const Tensor wide = target.dtype() == x.dtype() ? to(target, t) : target;
+    const Tensor each = apply1(kBinaryCrossEntropy, {to(x, t), wide});
+    return reduced(weight.defined() ? mul(each, to(weight, t)) : each, reduction, Tensor());
   });
 }
 

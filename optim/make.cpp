@@ -15,7 +15,8 @@ void for_each_optimizer(F&& f) {
   const auto all = [&]<class... O>(std::type_identity<O>... types) { (f(types), ...); };
   all(std::type_identity<SGD>(), std::type_identity<Adam>(), std::type_identity<AdamW>(),
       std::type_identity<Adamax>(), std::type_identity<RMSprop>(), std::type_identity<Rprop>(),
-      std::type_identity<Adagrad>(), std::type_identity<Adadelta>(), std::type_identity<LAMB>());
+      std::type_identity<Adagrad>(), std::type_identity<Adadelta>(), std::type_identity<LAMB>(),
+      std::type_identity<NAdam>(), std::type_identity<RAdam>(), std::type_identity<Lion>());
 }
 
 // What `f` gives for the optimizer type of that name.

@@ -5,6 +5,7 @@
 #include "optim/clip.h"
 #include "optim/lamb.h"
 #include "optim/loss_scaler.h"
+#include "optim/nadam.h"
 #include "optim/optimizer.h"
 #include "optim/rmsprop.h"
 #include "optim/rprop.h"

@@ -102,8 +102,8 @@ class Optimizer : public Tunable, public Stateful {
 };
 
 /// Makes the optimizer called `name` ("sgd", "adam", "adamw", "adamax", "rmsprop", "rprop", "adagrad",
-/// "adadelta", "lamb") with options by the names of its Options; missing ones have their defaults. `invalid`
-/// on unknown names, with the nearest known one, and without any parameter.
+/// "adadelta", "lamb", "nadam", "radam", "lion") with options by the names of its Options; missing ones have
+/// their defaults. `invalid` on unknown names, with the nearest known one, and without any parameter.
 std::unique_ptr<Optimizer> make(const std::string& name, const ValueMap& options, Tensors params);
 /// The same of no parameters: it holds and checks options.
 std::unique_ptr<Optimizer> make(const std::string& name, const ValueMap& options, NoParameters);

@@ -27,6 +27,7 @@ class TensorMethods {
   Tensor t() const;
   Tensor permute(const IntList& dims) const;
   Tensor movedim(int64_t source, int64_t destination) const;
+  Tensor movedim(const IntList& source, const IntList& destination) const;
   Tensor reshape(const IntList& shape) const;
   Tensor reshape_as(const Tensor& other) const;
   /// As reshape, but `invalid` where that would have to copy.
@@ -35,9 +36,13 @@ class TensorMethods {
   Tensor flatten(int64_t start_dim = 0, int64_t end_dim = -1) const;
   Tensor squeeze() const;
   Tensor squeeze(int64_t dim) const;
+  Tensor squeeze(const IntList& dim) const;
   Tensor unsqueeze(int64_t dim) const;
   Tensor expand(const IntList& shape) const;
   Tensor expand_as(const Tensor& other) const;
+  Tensor broadcast_to(const IntList& size) const;
+  Tensor unflatten(int64_t dim, const IntList& sizes) const;
+  Tensor diagonal(int64_t offset = 0, int64_t dim1 = 0, int64_t dim2 = 1) const;
   Tensor slice(int64_t dim = 0, std::optional<int64_t> start = {}, std::optional<int64_t> stop = {},
                int64_t step = 1) const;
   Tensor select(int64_t dim, int64_t index) const;
@@ -55,6 +60,11 @@ class TensorMethods {
   Tensor flip(const IntList& dims) const;
   Tensor roll(const IntList& shifts, const IntList& dims = {}) const;
   Tensor repeat(const IntList& repeats) const;
+  Tensor tile(const IntList& dims) const;
+  Tensor repeat_interleave(int64_t repeats, std::optional<int64_t> dim = {}) const;
+  Tensor repeat_interleave(const Tensor& repeats, std::optional<int64_t> dim = {}) const;
+  Tensor diag(int64_t diagonal = 0) const;
+  Tensor diag_embed(int64_t offset = 0, int64_t dim1 = -2, int64_t dim2 = -1) const;
   Tensor tril(int64_t diagonal = 0) const;
   Tensor triu(int64_t diagonal = 0) const;
   Tensor diff(int64_t n = 1, int64_t dim = -1) const;
@@ -62,11 +72,21 @@ class TensorMethods {
   // ---- picking and placing
   Tensor index_select(int64_t dim, const Tensor& index) const;
   Tensor gather(int64_t dim, const Tensor& index) const;
+  Tensor scatter(int64_t dim, const Tensor& index, const Tensor& src) const;
+  Tensor scatter(int64_t dim, const Tensor& index, Scalar value) const;
+  Tensor scatter_reduce(int64_t dim, const Tensor& index, const Tensor& src, const std::string& reduce,
+                        bool include_self = true) const;
   Tensor scatter_add(int64_t dim, const Tensor& index, const Tensor& src) const;
   Tensor index_copy(int64_t dim, const Tensor& index, const Tensor& source) const;
+  Tensor index_fill(int64_t dim, const Tensor& index, Scalar value) const;
+  Tensor index_fill(int64_t dim, const Tensor& index, const Tensor& value) const;
+  Tensor index_put(const std::vector<TensorIndex>& indices, const Tensor& values,
+                   bool accumulate = false) const;
+  Tensor take_along_dim(const Tensor& indices, std::optional<int64_t> dim = {}) const;
   Tensor masked_fill(const Tensor& mask, Scalar value) const;
   Tensor masked_fill(const Tensor& mask, const Tensor& value) const;  ///< 0-d
   Tensor masked_select(const Tensor& mask) const;
+  Tensor masked_scatter(const Tensor& mask, const Tensor& source) const;
   Tensor take(const Tensor& index) const;
   Tensor where(const Tensor& condition, const Tensor& other) const;
   Tensor where(const Tensor& condition, Scalar other) const;
@@ -88,6 +108,9 @@ class TensorMethods {
   Tensor mul(Scalar other) const;
   Tensor div(const Tensor& other) const;
   Tensor div(Scalar other) const;
+  Tensor div(const Tensor& other, const std::string& rounding_mode) const;
+  Tensor div(Scalar other, const std::string& rounding_mode) const;
+  Tensor logaddexp(const Tensor& other) const;
   Tensor pow(const Tensor& exponent) const;
   Tensor pow(Scalar exponent) const;
   Tensor floor_divide(const Tensor& other) const;
@@ -109,6 +132,11 @@ class TensorMethods {
   Tensor mv(const Tensor& vec) const;
   Tensor dot(const Tensor& other) const;
   Tensor outer(const Tensor& vec2) const;
+  Tensor addmm(const Tensor& mat1, const Tensor& mat2, Scalar beta = 1, Scalar alpha = 1) const;
+  Tensor addmv(const Tensor& mat, const Tensor& vec, Scalar beta = 1, Scalar alpha = 1) const;
+  Tensor addbmm(const Tensor& batch1, const Tensor& batch2, Scalar beta = 1, Scalar alpha = 1) const;
+  Tensor baddbmm(const Tensor& batch1, const Tensor& batch2, Scalar beta = 1, Scalar alpha = 1) const;
+  Tensor addr(const Tensor& vec1, const Tensor& vec2, Scalar beta = 1, Scalar alpha = 1) const;
 
   // ---- functions of each element
   Tensor neg() const;
@@ -130,10 +158,27 @@ class TensorMethods {
   Tensor sin() const;
   Tensor cos() const;
   Tensor erf() const;
+  Tensor tan() const;
+  Tensor asin() const;
+  Tensor acos() const;
+  Tensor atan() const;
+  Tensor sinh() const;
+  Tensor cosh() const;
+  Tensor asinh() const;
+  Tensor acosh() const;
+  Tensor atanh() const;
+  Tensor exp2() const;
+  Tensor log10() const;
+  Tensor erfc() const;
+  Tensor erfinv() const;
   Tensor relu() const;
   Tensor tanh() const;
   Tensor sigmoid() const;
   Tensor clamp(std::optional<Scalar> min = {}, std::optional<Scalar> max = {}) const;
+  Tensor clamp(const Tensor& min) const;
+  Tensor clamp(const Tensor& min, const Tensor& max) const;  ///< either may be undefined
+  Tensor nan_to_num(double nan = 0, std::optional<double> posinf = {},
+                    std::optional<double> neginf = {}) const;
 
   // ---- comparisons and logic: bool, but for allclose() and equal()
   Tensor eq(const Tensor& other) const;
@@ -159,12 +204,16 @@ class TensorMethods {
   Tensor isinf() const;
   Tensor isfinite() const;
   bool allclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false) const;
+  Tensor isclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false) const;
   bool equal(const Tensor& other) const;
 
   // ---- over dimensions; no dimensions: over all
   Tensor sum(const IntList& dim = {}, bool keepdim = false) const;
+  Tensor sum(const IntList& dim, bool keepdim, DType dtype) const;
   Tensor mean(const IntList& dim = {}, bool keepdim = false) const;
+  Tensor mean(const IntList& dim, bool keepdim, DType dtype) const;
   Tensor prod(const IntList& dim = {}, bool keepdim = false) const;
+  Tensor prod(const IntList& dim, bool keepdim, DType dtype) const;
   Tensor var(const IntList& dim = {}, bool unbiased = true, bool keepdim = false) const;
   Tensor std(const IntList& dim = {}, bool unbiased = true, bool keepdim = false) const;
   Tensor amax(const IntList& dim = {}, bool keepdim = false) const;
@@ -174,6 +223,7 @@ class TensorMethods {
   Tensor all(const IntList& dim = {}, bool keepdim = false) const;
   Tensor count_nonzero(const IntList& dim = {}) const;
   Tensor norm(Scalar p = 2, const IntList& dim = {}, bool keepdim = false) const;
+  Tensor norm(Scalar p, const IntList& dim, bool keepdim, DType dtype) const;
   Tensor max() const;
   Tensor max(const Tensor& other) const;
   ValuesAndIndices max(int64_t dim, bool keepdim = false) const;
@@ -187,9 +237,20 @@ class TensorMethods {
 
   // ---- along one dimension
   Tensor softmax(int64_t dim) const;
+  Tensor softmax(int64_t dim, DType dtype) const;
   Tensor log_softmax(int64_t dim) const;
+  Tensor log_softmax(int64_t dim, DType dtype) const;
   Tensor cumsum(int64_t dim) const;
+  Tensor cumsum(int64_t dim, DType dtype) const;
   Tensor cumprod(int64_t dim) const;
+  Tensor cumprod(int64_t dim, DType dtype) const;
+  ValuesAndIndices cummax(int64_t dim) const;
+  ValuesAndIndices cummin(int64_t dim) const;
+  ValuesAndIndices kthvalue(int64_t k, int64_t dim = -1, bool keepdim = false) const;
+  Tensor quantile(const Tensor& q, std::optional<int64_t> dim = {}, bool keepdim = false,
+                  const std::string& interpolation = "linear") const;
+  Tensor quantile(double q, std::optional<int64_t> dim = {}, bool keepdim = false,
+                  const std::string& interpolation = "linear") const;
   ValuesAndIndices sort(int64_t dim = -1, bool descending = false) const;
   Tensor argsort(int64_t dim = -1, bool descending = false) const;
   ValuesAndIndices topk(int64_t k, int64_t dim = -1, bool largest = true) const;
@@ -246,7 +307,8 @@ class TensorMethods {
   Tensor tanh_() const;
   Tensor sigmoid_() const;
   /// Writes there in place; `value` broadcasts. Where indices repeat, the last value stays.
-  Tensor index_put_(const std::vector<TensorIndex>& indices, const Tensor& value) const;
+  Tensor index_put_(const std::vector<TensorIndex>& indices, const Tensor& value,
+                    bool accumulate = false) const;
   Tensor index_put_(const std::vector<TensorIndex>& indices, Scalar value) const;
   /// Random numbers, uniform in [from, to) or normal; not recorded.
   Tensor uniform_(double from = 0, double to = 1) const;

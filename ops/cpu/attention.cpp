@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/tensor/creation.h"
+#include "ops/attention.h"
 #include "ops/cpu/gemm/gemm.h"
 #include "ops/cpu/loops/loops.h"
 #include "ops/cpu/loops/math.h"
@@ -41,14 +42,15 @@ struct Rows {
 struct Sizes {
   int64_t queries, keys, width, value_width;
   bool causal;
+  double scale;
 
   Sizes(const Tensor& q, const Tensor& k, const Tensor& v, const Call& c)
       : queries(q.size(-2)),
         keys(k.size(-2)),
         width(q.size(-1)),
         value_width(v.size(-1)),
-        causal(c.attrs.flag("causal")) {}
-  double scale() const { return width ? 1 / std::sqrt(static_cast<double>(width)) : 1; }
+        causal(c.attrs.flag("causal")),
+        scale(attention_scale(c.attrs, width)) {}
   // About how long one head takes.
   double ns() const {
     return 0.02 * static_cast<double>(queries) * static_cast<double>(keys) *
@@ -119,7 +121,7 @@ void attend(const Sizes& s, const Rows<T>& q, const Rows<T>& k, const Rows<T>& v
       int64_t seen[kQueries];
       for (int64_t r = 0; r < rows; ++r) seen[r] = std::clamp<int64_t>(s.seen(i0 + r) - j0, 0, n);
       product<T>(rows, n, s.width, q.from(i0), k.from(j0, true), 0, scores);
-      weigh(scores, rows, n, seen, static_cast<T>(s.scale()), top, total, sums, s.value_width, out.step);
+      weigh(scores, rows, n, seen, static_cast<T>(s.scale), top, total, sums, s.value_width, out.step);
       product<T>(rows, s.value_width, n, {scores, n}, v.from(j0), j0 ? 1 : 0, sums, out.step);
     }
     for (int64_t r = 0; r < rows; ++r) {
@@ -189,7 +191,7 @@ void attend_back(const Sizes& s, const Head<T>& h) {
       for (int64_t r = 0; r < rows; ++r) seen[r] = std::clamp<int64_t>(s.seen(i0 + r) - j0, 0, n);
       product<T>(rows, n, s.width, h.q.from(i0), h.k.from(j0, true), 0, scores);
       product<T>(rows, n, s.value_width, h.g.from(i0), h.v.from(j0, true), 0, products);
-      weigh_back(scores, products, rows, n, seen, static_cast<T>(s.scale()), h.logs + i0, delta);
+      weigh_back(scores, products, rows, n, seen, static_cast<T>(s.scale), h.logs + i0, delta);
       const int64_t old = std::clamp<int64_t>(begun - j0, 0, n);
       const auto sum_up = [&](const T* weights, const Rows<T>& by, int64_t width, const Rows<T>& to) {
         product<T>(old, width, rows, {weights, n, true}, by.from(i0), 1, to.row(j0), to.step);

@@ -6,6 +6,7 @@
 #include "ops/cpu/gradient_sizes.h"
 #include "ops/cpu/loops/element_loop.h"
 #include "ops/dispatch/kernel_table.h"
+#include "ops/dispatch/momentum.h"
 
 namespace troupe::ops::on_cpu {
 namespace {
@@ -240,6 +241,67 @@ void lamb(const Call& c, Tensors& out) {
   });
 }
 
+void nadam(const Call& c, Tensors& out) {
+  const Attrs& o = c.attrs;
+  const double lr = o.number("lr"), b1 = o.number("beta1"), b2 = o.number("beta2"),
+               w = o.number("weight_decay"), slower = o.number("momentum_decay");
+  const bool decoupled = o.flag("decoupled_weight_decay");
+  for_each_part(c, out, [&](const Part& part) {
+    const double now = nadam_momentum(b1, slower, part.step),
+                 next = nadam_momentum(b1, slower, part.step + 1),
+                 product = nadam_product(b1, slower, part.step);
+    with_type(part.param, [&]<class T>(T) {
+      const T beta1 = T(b1), rest1 = T(1 - b1), beta2 = T(b2), rest2 = T(1 - b2), eps = T(o.number("eps")),
+              decay = T(decoupled ? 0 : w), shrink = T(decoupled ? 1 - lr * w : 1),
+              scale2 = T(1 / std::sqrt(1 - power(b2, part.step))),
+              by_grad = T(lr * (1 - now) / (1 - product)), by_mean = T(lr * next / (1 - product * next));
+      part.each<T, 2>([=](T & p, T grad, T & m, T & v) __attribute__((always_inline)) {
+        const T g = decay == 0 ? grad : grad + decay * p;
+        m = m * beta1 + rest1 * g;
+        v = v * beta2 + rest2 * g * g;
+        p = p * shrink - (by_grad * g + by_mean * m) / (std::sqrt(v) * scale2 + eps);
+      });
+    });
+  });
+}
+
+void radam(const Call& c, Tensors& out) {
+  const Attrs& o = c.attrs;
+  const double lr = o.number("lr"), b1 = o.number("beta1"), b2 = o.number("beta2"),
+               w = o.number("weight_decay");
+  const bool decoupled = o.flag("decoupled_weight_decay");
+  for_each_part(c, out, [&](const Part& part) {
+    const double rectified = radam_rectification(b2, part.step);
+    with_type(part.param, [&]<class T>(T) {
+      const T beta1 = T(b1), rest1 = T(1 - b1), beta2 = T(b2), rest2 = T(1 - b2), eps = T(o.number("eps")),
+              decay = T(decoupled ? 0 : w), shrink = T(decoupled ? 1 - lr * w : 1),
+              rate = T(lr / (1 - power(b1, part.step))), by_size = T(rectified);
+      part.each<T, 2>([=](T & p, T grad, T & m, T & v) __attribute__((always_inline)) {
+        const T g = decay == 0 ? grad : grad + decay * p;
+        m = m * beta1 + rest1 * g;
+        v = v * beta2 + rest2 * g * g;
+        p = p * shrink - rate * m * (by_size == 0 ? T(1) : by_size / (std::sqrt(v) + eps));
+      });
+    });
+  });
+}
+
+void lion(const Call& c, Tensors& out) {
+  const Attrs& o = c.attrs;
+  const double b1 = o.number("beta1"), b2 = o.number("beta2");
+  for_each_part(c, out, [&](const Part& part) {
+    with_type(part.param, [&]<class T>(T) {
+      const T lr = T(o.number("lr")), beta1 = T(b1), rest1 = T(1 - b1), beta2 = T(b2), rest2 = T(1 - b2),
+              shrink = T(1 - o.number("lr") * o.number("weight_decay"));
+      part.each<T, 1>([=](T & p, T g, T & m) __attribute__((always_inline)) {
+        const T u = m * beta1 + rest1 * g;
+        p = p * shrink - (u > 0 ? lr : u < 0 ? -lr : u);  // NaN stays to be seen
+        m = m * beta2 + rest2 * g;
+      });
+    });
+  });
+}
+
 // Elements that a parameter, an input, no longer has as its master copy left them were written by somebody
 // else: they are taken over.
 void take_over(const Call& c, Tensors& out) {
@@ -263,7 +325,8 @@ KernelTable optimizer_kernels() {
   static constexpr KernelEntry kTable[] = {
       {"sgd_", sgd},         {"adam_", adam},           {"adamw_", adamw},       {"adamax_", adamax},
       {"rmsprop_", rmsprop}, {"adagrad_", adagrad},     {"adadelta_", adadelta}, {"rprop_", rprop},
-      {"lamb_", lamb},       {"take_over_", take_over},
+      {"lamb_", lamb},       {"take_over_", take_over}, {"nadam_", nadam},       {"radam_", radam},
+      {"lion_", lion},
   };
   return kTable;
 }

@@ -97,7 +97,7 @@ void forward(const Call& c, const Tensor& q, const Tensor& k, const Tensor& v, c
     forward(c, wide(q), wide(k), wide(v), result, logs);
     return round_to(out, result);
   }
-  const AttentionSizes s(q, k, v, c.attrs.flag("causal"));
+  const AttentionSizes s(q, k, v, c.attrs);
   const Shape heads = leading(q.shape());
   visit_floating(q.dtype(), [&](auto zero) {
     using T = decltype(zero);

@@ -1,5 +1,6 @@
 // Both passes of attention use these tiles of products and partial sums of a thread.
 #pragma once
+#include "ops/attention.h"
 #include "ops/cuda/gemm.h"
 #include "ops/cuda/reduce.cuh"
 
@@ -19,10 +20,13 @@ struct AttentionSizes {
   bool causal;
   double scale;
 
-  AttentionSizes(const Tensor& q, const Tensor& k, const Tensor& v, bool causal)
-      : queries(q.size(-2)), keys(k.size(-2)), width(q.size(-1)), value_width(v.size(-1)), causal(causal) {
-    scale = width ? 1 / std::sqrt(static_cast<double>(width)) : 1;
-  }
+  AttentionSizes(const Tensor& q, const Tensor& k, const Tensor& v, const Attrs& attrs)
+      : queries(q.size(-2)),
+        keys(k.size(-2)),
+        width(q.size(-1)),
+        value_width(v.size(-1)),
+        causal(attrs.flag("causal")),
+        scale(attention_scale(attrs, width)) {}
   // Keys that query i sees.
   __device__ int64_t seen(int64_t i) const { return causal && i + 1 < keys ? i + 1 : keys; }
 };

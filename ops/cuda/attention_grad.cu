@@ -115,7 +115,7 @@ void attention_backward(const Call& c, const std::array<Tensor, 7>& in, const Te
                         const Tensor& dv) {
   const Tensor &g = in[0], &q = in[2], &k = in[3], &v = in[4], &out = in[5];
   const Tensor g_logs = in[1].contiguous_data(), logs = in[6].contiguous_data();
-  const AttentionSizes s(q, k, v, c.attrs.flag("causal"));
+  const AttentionSizes s(q, k, v, c.attrs);
   const Shape heads = leading(q.shape());
   const int64_t count = heads.numel();
   visit_floating(q.dtype(), [&](auto zero) {

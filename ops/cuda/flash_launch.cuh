@@ -3,6 +3,7 @@
 #pragma once
 #include "core/tensor/creation.h"
 #include "core/tensor/elements.h"
+#include "ops/attention.h"
 #include "ops/cuda/flash.cuh"
 #include "ops/cuda/flash.h"
 #include "ops/cuda/gemm.h"
@@ -85,7 +86,7 @@ inline Shape steps_of(const Tensor& t) { return leading(t.strides()); }
 // Of operands that lie well; `width` is q's own.
 inline FlashSizes flash_sizes(const Call& c, const Tensor& q, const Tensor& k, const Tensor& v,
                               int64_t width) {
-  const auto scale = static_cast<float>(width ? 1 / std::sqrt(static_cast<double>(width)) : 1);
+  const auto scale = static_cast<float>(attention_scale(c.attrs, width));
   return {q.size(-2),
           k.size(-2),
           static_cast<int>(q.size(-1)),

@@ -4,6 +4,7 @@
 #include "core/tensor/elements.h"
 #include "ops/cuda/passes.cuh"
 #include "ops/cuda/reduce.cuh"
+#include "ops/dispatch/momentum.h"
 
 namespace troupe::ops::on_cuda {
 namespace {
@@ -321,6 +322,73 @@ void lamb(const Call& c, Tensors& out) {
   });
 }
 
+template <class T>
+struct NAdam {
+  T beta1, rest1, beta2, rest2, eps, decay, shrink, scale2, by_grad, by_mean;
+  __device__ void operator()(T& p, T grad, T& m, T& v) const {
+    const T g = decay == 0 ? grad : grad + decay * p;
+    m = m * beta1 + rest1 * g;
+    v = v * beta2 + rest2 * g * g;
+    p = p * shrink - (by_grad * g + by_mean * m) / (std::sqrt(v) * scale2 + eps);
+  }
+};
+void nadam(const Call& c, Tensors& out) {
+  const Attrs& o = c.attrs;
+  const double lr = o.number("lr"), b1 = o.number("beta1"), b2 = o.number("beta2"),
+               w = o.number("weight_decay"), slower = o.number("momentum_decay");
+  const bool decoupled = o.flag("decoupled_weight_decay");
+  for_each_part(c, out, [&](const Part& part, auto zero) {
+    using T = decltype(zero);
+    const double now = nadam_momentum(b1, slower, part.step),
+                 next = nadam_momentum(b1, slower, part.step + 1),
+                 product = nadam_product(b1, slower, part.step);
+    part.each<T, 2>(NAdam<T>{T(b1), T(1 - b1), T(b2), T(1 - b2), T(o.number("eps")), T(decoupled ? 0 : w),
+                             T(decoupled ? 1 - lr * w : 1), T(1 / std::sqrt(1 - power(b2, part.step))),
+                             T(lr * (1 - now) / (1 - product)), T(lr * next / (1 - product * next))});
+  });
+}
+
+template <class T>
+struct RAdam {
+  T beta1, rest1, beta2, rest2, eps, decay, shrink, rate, by_size;
+  __device__ void operator()(T& p, T grad, T& m, T& v) const {
+    const T g = decay == 0 ? grad : grad + decay * p;
+    m = m * beta1 + rest1 * g;
+    v = v * beta2 + rest2 * g * g;
+    p = p * shrink - rate * m * (by_size == 0 ? T(1) : by_size / (std::sqrt(v) + eps));
+  }
+};
+void radam(const Call& c, Tensors& out) {
+  const Attrs& o = c.attrs;
+  const double lr = o.number("lr"), b1 = o.number("beta1"), b2 = o.number("beta2"),
+               w = o.number("weight_decay");
+  const bool decoupled = o.flag("decoupled_weight_decay");
+  for_each_part(c, out, [&](const Part& part, auto zero) {
+    using T = decltype(zero);
+    part.each<T, 2>(RAdam<T>{T(b1), T(1 - b1), T(b2), T(1 - b2), T(o.number("eps")), T(decoupled ? 0 : w),
+                             T(decoupled ? 1 - lr * w : 1), T(lr / (1 - power(b1, part.step))),
+                             T(radam_rectification(b2, part.step))});
+  });
+}
+
+template <class T>
+struct Lion {
+  T lr, beta1, rest1, beta2, rest2, shrink;
+  __device__ void operator()(T& p, T g, T& m) const {
+    const T u = m * beta1 + rest1 * g;
+    p = p * shrink - (u > 0 ? lr : u < 0 ? -lr : u);  // NaN stays to be seen
+    m = m * beta2 + rest2 * g;
+  }
+};
+void lion(const Call& c, Tensors& out) {
+  const Attrs& o = c.attrs;
+  const double lr = o.number("lr"), b1 = o.number("beta1"), b2 = o.number("beta2");
+  for_each_part(c, out, [&](const Part& part, auto zero) {
+    using T = decltype(zero);
+    part.each<T, 1>(Lion<T>{T(lr), T(b1), T(1 - b1), T(b2), T(1 - b2), T(1 - lr * o.number("weight_decay"))});
+  });
+}
+
 }  // namespace
 
 KernelTable optimizer_kernels() {
@@ -329,7 +397,8 @@ KernelTable optimizer_kernels() {
       {"adamw_", adam<true>, nullptr, true},  {"adamax_", adamax, nullptr, true},
       {"rmsprop_", rmsprop, nullptr, true},   {"adagrad_", adagrad, nullptr, true},
       {"adadelta_", adadelta, nullptr, true}, {"rprop_", rprop, nullptr, true},
-      {"lamb_", lamb, nullptr, true},
+      {"lamb_", lamb, nullptr, true},         {"nadam_", nadam, nullptr, true},
+      {"radam_", radam, nullptr, true},       {"lion_", lion, nullptr, true},
   };
   return kTable;
 }

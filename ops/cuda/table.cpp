@@ -8,7 +8,7 @@ namespace on_cuda {
 KernelTable arithmetic_kernels(), attention_kernels(), conv_kernels(), copy_kernels(), embedding_kernels(),
     gradient_sizes_kernels(), index_kernels(), inplace_kernels(), line_kernels(), loss_kernels(),
     matmul_kernels(), norm_kernels(), optimizer_kernels(), pooling_kernels(), reduce_kernels(),
-    softmax_kernels(), sort_kernels(), unary_kernels();
+    softmax_kernels(), sort_kernels(), trigonometry_kernels(), unary_kernels();
 
 }  // namespace on_cuda
 
@@ -16,12 +16,12 @@ namespace {
 
 std::span<const KernelTable> cuda_kernels() {
   using namespace on_cuda;
-  static const KernelTable kTables[] = {arithmetic_kernels(), attention_kernels(), conv_kernels(),
-                                        copy_kernels(),       embedding_kernels(), gradient_sizes_kernels(),
-                                        index_kernels(),      inplace_kernels(),   line_kernels(),
-                                        loss_kernels(),       matmul_kernels(),    norm_kernels(),
-                                        optimizer_kernels(),  pooling_kernels(),   reduce_kernels(),
-                                        softmax_kernels(),    sort_kernels(),      unary_kernels()};
+  static const KernelTable kTables[] = {
+      arithmetic_kernels(), attention_kernels(),      conv_kernels(),   copy_kernels(),
+      embedding_kernels(),  gradient_sizes_kernels(), index_kernels(),  inplace_kernels(),
+      line_kernels(),       loss_kernels(),           matmul_kernels(), norm_kernels(),
+      optimizer_kernels(),  pooling_kernels(),        reduce_kernels(), softmax_kernels(),
+      sort_kernels(),       trigonometry_kernels(),   unary_kernels()};
   return kTables;
 }
 

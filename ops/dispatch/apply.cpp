@@ -352,6 +352,19 @@ Tensors compose(const Call& call) {
   return out;
 }
 
+// Runs a composition with a gradient rule of its own: its steps are not recorded, and no result is an input.
+Tensors composed_apart(const Call& call) {
+  NoGradGuard off;
+  Tensors out = compose(call);
+  for (Tensor& t : out)
+    for (const Tensor& in : call.in)
+      if (t.storage() == in.storage()) {
+        t = t.clone_data();
+        break;
+      }
+  return out;
+}
+
 // What a device failed with, and says so by its name, may come of the sizes. Only the first one adds its
 // inputs.
 std::string sizes_on_device(const Error& e, const Call& call) {
@@ -367,7 +380,7 @@ std::string sizes_on_device(const Error& e, const Call& call) {
 
 // What an operator inside this one, or a tensor, complains of gets the name that the caller knows in front.
 Tensors run(const Call& call) try {
-  if (call.op.compose) return compose(call);
+  if (call.op.compose) return call.op.gradient ? composed_apart(call) : compose(call);
   if (call.op.view) return call.op.view(call);
   Tensors out;
   run_kernel(call, out);
@@ -398,7 +411,7 @@ Tensors apply(const Op& op, std::span<const Tensor> inputs, Attrs attrs) {
   const Call call{op, inputs, attrs.empty() ? op.attrs : attrs};
   const ::troupe::internal::OperatorSpan span(op.name);
   Tensors out = run(call);
-  if (op.compose) return out;
+  if (op.compose && !op.gradient) return out;
   if (op.view)
     for (const Tensor& t : out)
       if (t.storage() == inputs[0].storage()) t.set_view_of(inputs[0], origin_of(op));

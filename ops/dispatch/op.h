@@ -87,7 +87,8 @@ using ShapeRule = Specs(const Call&);
 using Kernel = void(const Call&, Tensors& out);
 /// Results that share the storage of an input (or a copy, where no strides can express the result).
 using ViewRule = Tensors(const Call&);
-/// Results made of other operators; of bfloat16 or float16 inputs, in that dtype.
+/// Results made of other operators; of bfloat16 or float16 inputs, in that dtype. Its steps are recorded,
+/// unless there is a gradient rule: then that is.
 using Composition = Tensors(const Call&);
 /// Gradients of the inputs, made of operators, so that they can be differentiated again. An undefined or
 /// missing one means none; those with needs(i) false are ignored.
@@ -139,7 +140,7 @@ struct Op {
   std::array<uint32_t, 2> saves_for = {kAll, kAll};
   bool splits = false;               ///< views that are several results, to which no write is recorded
   uint32_t nondifferentiable = 0;    ///< bit i: result i has no history; it is there for the gradient rule
-  GradientRule* gradient = nullptr;  ///< null: not differentiable (or a composition)
+  GradientRule* gradient = nullptr;  ///< null: not differentiable (or a composition, whose steps are)
   /// The rules take every dtype as it is, since they only move elements (so every view). Others get float32
   /// copies of bfloat16 and float16 and int64 copies of int32 and uint8, and apply() rounds what they make,
   /// or takes it modulo 2^32 or 2^8, to the dtype of the shape rule.

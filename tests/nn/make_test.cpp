@@ -48,6 +48,37 @@ std::vector<Trial> trials() {
           {"sigmoid", {}, rows},
           {"gelu", {}, rows},
           {"dropout", {0.25}, rows},
+          {"silu", {}, rows},
+          {"mish", {}, rows},
+          {"hardswish", {}, rows},
+          {"hardsigmoid", {}, rows},
+          {"relu6", {}, rows},
+          {"selu", {}, rows},
+          {"log_sigmoid", {}, rows},
+          {"softsign", {}, rows},
+          {"tanhshrink", {}, rows},
+          {"leaky_relu", {}, rows},
+          {"elu", {}, rows},
+          {"celu", {}, rows},
+          {"hardtanh", {}, rows},
+          {"softplus", {}, rows},
+          {"softshrink", {}, rows},
+          {"hardshrink", {}, rows},
+          {"threshold", {0.1, 2.0}, rows},
+          {"glu", {}, rows},
+          {"softmax", {int64_t{1}}, rows},
+          {"log_softmax", {int64_t{1}}, rows},
+          {"softmin", {int64_t{1}}, rows},
+          {"prelu", {four}, images},
+          {"conv1d", {four, eight, int64_t{3}, two}, ops::flatten(images, 2)},
+          {"conv_transpose2d", {four, two, int64_t{3}, two}, images},
+          {"adaptive_avg_pool2d", {Value(ValueList{int64_t{4}, int64_t{1}})}, images},
+          {"adaptive_max_pool2d", {two}, images},
+          {"pixel_shuffle", {two}, images},
+          {"identity", {}, rows},
+          {"batch_norm1d", {eight}, rows},
+          {"batch_norm3d", {four}, ops::unsqueeze(images, -1)},
+          {"rnn", {eight, five, two, std::string("relu")}, sequence},
           {"conv2d", {four, eight, int64_t{3}, two, ValueList{int64_t{1}, int64_t{0}}}, images},
           {"max_pool2d", {two}, images},
           {"avg_pool2d", {ValueList{int64_t{3}, two}, int64_t{1}}, images},
@@ -125,7 +156,8 @@ TEST_CASE("no layer of nn's headers is missing from the table") {
     return name;
   };
   for (const auto& m : nn::modules()) known.insert(plain(m.name));
-  const std::regex layer("(?:class|struct) (\\w+) (final )?: (?:public )?(Layer|Recurrent|Pool2d)\\b");
+  const std::regex layer(
+      "(?:class|struct) (\\w+) (final )?: (?:public )?(Layer|Recurrent|Pool2d|BatchNorm2d)\\b");
   for (const auto& file : std::filesystem::directory_iterator(std::string(testing::kSourceFolder) + "/nn")) {
     if (file.path().extension() != ".h") continue;
     std::stringstream text;

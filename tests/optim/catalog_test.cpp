@@ -68,7 +68,7 @@ TEST_CASE("every optimizer has an entry with its options, and is made from its d
     CHECK(text_of(optimizer->options_map(0)) == text_of(options));
   }
   CHECK(names == std::set<std::string>{"sgd", "adam", "adamw", "adamax", "rmsprop", "rprop", "adagrad",
-                                       "adadelta", "lamb"});
+                                       "adadelta", "lamb", "nadam", "radam", "lion"});
   CHECK(optim::optimizers()[0].signature() ==
         "sgd(lr: double = 0.001, momentum: double = 0, dampening: double = 0, weight_decay: double = 0, "
         "nesterov: bool = false, maximize: bool = false)");

@@ -40,8 +40,8 @@ TEST_CASE("an optimizer over no parameters is refused") {
                Adam(std::vector<Adam::Group>{{Tensors{}, {}}, {Tensors{}, {}}});
              }),
              Contains("no parameter to train"));
-  for (const char* name :
-       {"sgd", "adam", "adamw", "adamax", "rmsprop", "rprop", "adagrad", "adadelta", "lamb"}) {
+  for (const char* name : {"sgd", "adam", "adamw", "adamax", "rmsprop", "rprop", "adagrad", "adadelta",
+                           "lamb", "nadam", "radam", "lion"}) {
     CHECK_THAT(text_of([&] { optim::make(name, {}, Tensors{}); }), Contains("no parameter to train"));
     CHECK(optim::make(name, {{"lr", 0.5}}, NoParameters())->lr() == 0.5);
   }
@@ -69,8 +69,8 @@ TEST_CASE("a parameter without a gradient in 100 steps is named once") {
 }
 
 TEST_CASE("maximize goes the other way, in every optimizer") {
-  for (const char* name :
-       {"sgd", "adam", "adamw", "adamax", "rmsprop", "rprop", "adagrad", "adadelta", "lamb"}) {
+  for (const char* name : {"sgd", "adam", "adamw", "adamax", "rmsprop", "rprop", "adagrad", "adadelta",
+                           "lamb", "nadam", "radam", "lion"}) {
     INFO(name);
     const Tensor down = full({3}, 0.5).requires_grad_(), up = down.clone_data().requires_grad_();
     const ValueMap options{{"lr", 0.1}, {"maximize", true}};

@@ -82,8 +82,8 @@ TEST_CASE("step() takes .grad and leaves parameters without one alone") {
 
 TEST_CASE("a step with a scale is one with scaled gradients, to the bit") {
   Generator random(5);
-  for (const char* kind :
-       {"sgd", "adam", "adamw", "adamax", "rmsprop", "rprop", "adagrad", "adadelta", "lamb"})
+  for (const char* kind : {"sgd", "adam", "adamw", "adamax", "rmsprop", "rprop", "adagrad", "adadelta",
+                           "lamb", "nadam", "radam", "lion"})
     for (const DType dtype : {float32, float64}) {
       INFO(kind << " " << name(dtype));
       const Tensor start = ops::randn({37}, random, dtype);
@@ -213,8 +213,10 @@ TEST_CASE("make() knows optimizers by name") {
   CHECK(dynamic_cast<AdamW&>(*adamw).options().weight_decay == 0.01);
   CHECK_THAT(testing::text_of([&] { optim::make("adan", {}, p); }),
              Contains("unknown optimizer \"adan\"; did you mean \"adam\"?"));
-  CHECK_THAT(testing::text_of([&] { optim::make("conjugate gradients", {}, p); }),
-             Contains("known: sgd, adam, adamw, adamax, rmsprop, rprop, adagrad, adadelta, lamb"));
+  CHECK_THAT(
+      testing::text_of([&] { optim::make("conjugate gradients", {}, p); }),
+      Contains(
+          "known: sgd, adam, adamw, adamax, rmsprop, rprop, adagrad, adadelta, lamb, nadam, radam, lion"));
   CHECK_THAT(testing::text_of([&] {
                optim::make("adam", {{"betas", 0.9}}, p);
              }),
@@ -386,8 +388,8 @@ TEST_CASE(
                                            {bfloat16, float32}, {bfloat16, float64}, {bfloat16, float16}};
   Generator random(5);
   const Tensor x = ops::randn({8, 3}, random);
-  for (const std::string name :
-       {"sgd", "adam", "adamw", "adamax", "rmsprop", "rprop", "adagrad", "adadelta", "lamb"})
+  for (const std::string name : {"sgd", "adam", "adamw", "adamax", "rmsprop", "rprop", "adagrad", "adadelta",
+                                 "lamb", "nadam", "radam", "lion"})
     for (const auto& [from, to] : moves) {
       INFO(name << " from " << troupe::name(from) << " to " << troupe::name(to));
       const ValueMap options = name == "sgd" ? ValueMap{{"momentum", 0.9}} : ValueMap();

@@ -25,8 +25,10 @@ double distance(const Tensor& a, const Tensor& b) {
 // Follows all cases; with `reload`, a new optimizer takes over the state before every step.
 void follow(DType dtype, double tolerance, bool reload) {
   std::map<std::string, int> cases;
-  const auto file = read_oracle("optimizers.json");
-  for (const auto& json : file.at("cases")) {
+  auto all = read_oracle("optimizers.json").at("cases");
+  const auto more = read_oracle("more_optimizers.json");
+  for (const auto& json : more.at("cases")) all.push_back(json);
+  for (const auto& json : all) {
     const std::string name = json.at("optimizer");
     ++cases[name];
     const ValueMap options = to_options(json.at("options"));
@@ -43,7 +45,8 @@ void follow(DType dtype, double tolerance, bool reload) {
       CHECK(distance(p, to_tensor(json.at("after")[step], dtype)) <= tolerance);
     }
   }
-  for (const char* name : {"adadelta", "adagrad", "adam", "adamw", "rmsprop", "sgd"}) {
+  for (const char* name :
+       {"adadelta", "adagrad", "adam", "adamw", "lion", "nadam", "radam", "rmsprop", "sgd"}) {
     INFO(name);
     CHECK(cases[name] > 0);
   }

@@ -78,6 +78,7 @@ TEST_CASE("factors, bounds and values by name keep all digits") {
     Tensor wanted;
   };
   const double s = 0.7, i = 3;
+  const Tensor square = tensor({{0.1, 0.2}, {0.3, 0.4}}, float64), cube = square[None];
   const std::map<std::string, std::vector<Trial>> trials = {
       {"add_", {{{x(), s}, {}, ops::add(x(), s)}, {{x(), half, s}, {}, ops::add(x(), half, s)}}},
       {"sub_", {{{x(), s}, {}, ops::sub(x(), s)}, {{x(), half}, {{"alpha", s}}, ops::sub(x(), half, s)}}},
@@ -103,6 +104,17 @@ TEST_CASE("factors, bounds and values by name keep all digits") {
       {"index_add", {{{x(), 0, zero, tensor({0.5}, float64), s}, {}, tensor({0.1 + 0.5 * s, 0.2}, float64)}}},
       {"index_add_",
        {{{x(), 0, zero, tensor({0.5}, float64), s}, {}, tensor({0.1 + 0.5 * s, 0.2}, float64)}}},
+      {"div", {{{x(), s}, {}, ops::div(x(), s)}, {{s, x()}, {}, ops::div(s, x())}}},
+      {"index_fill", {{{x(), 0, zero, s}, {}, tensor({s, 0.2}, float64)}}},
+      {"scatter", {{{x(), 0, zero, s}, {}, tensor({s, 0.2}, float64)}}},
+      {"repeat_interleave", {{{x(), 2}, {}, tensor({0.1, 0.1, 0.2, 0.2}, float64)}}},
+      {"addmm", {{{square, square, square, s, s}, {}, ops::addmm(square, square, square, s, s)}}},
+      {"addmv", {{{x(), square, x(), s, s}, {}, ops::addmv(x(), square, x(), s, s)}}},
+      {"addr", {{{square, x(), x(), s, s}, {}, ops::addr(square, x(), x(), s, s)}}},
+      {"addbmm", {{{square, cube, cube, s, s}, {}, ops::addbmm(square, cube, cube, s, s)}}},
+      {"baddbmm", {{{cube, cube, cube, s, s}, {}, ops::baddbmm(cube, cube, cube, s, s)}}},
+      {"quantile", {{{x(), s}, {}, ops::quantile(x(), s)}}},
+      {"searchsorted", {{{x(), 0.1}, {}, tensor(0)}}},
       {"norm", {{{x(), i}, {}, ops::norm(x(), i)}}},
       {"pad", {{{x(), ValueList{0, 1}}, {{"value", s}}, tensor({0.1, 0.2, s}, float64)}}},
       {"full", {{{ValueList{1}, s, "float64"}, {}, tensor({s}, float64)}}},

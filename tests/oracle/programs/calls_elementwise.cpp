@@ -59,7 +59,7 @@ void add_elementwise(Calls& calls) {
   calls["erf"] = one(ops::erf);
   calls["square"] = one(ops::square);
   calls["sign"] = one(ops::sign);
-  calls["softplus"] = one(ops::softplus);
+  calls["softplus"] = one([](const Tensor& x) { return ops::softplus(x); });
   calls["silu"] = one(ops::silu);
   calls["log"] = one(ops::log);
   calls["sqrt"] = one(ops::sqrt);

@@ -1,0 +1,232 @@
+// Functions by name of images and lines, of order, and the losses of triples and sequences.
+#include "core/base/error.h"
+#include "ops/dispatch/promote.h"
+#include "ops/function_table.h"
+#include "ops/ops.h"
+
+namespace troupe::ops::internal {
+namespace {
+
+// One number, or one for the height and one for the width.
+Pair sides(const char* what, const Shape& given) {
+  if (given.rank() == 1) return {given[0], given[0]};
+  if (given.rank() == 2) return {given[0], given[1]};
+  throw_invalid(std::string(what) + " takes one number or two, got " + given.str());
+}
+int64_t side(const char* what, const Shape& given) {
+  if (given.rank() == 1) return given[0];
+  throw_invalid(std::string(what) + " takes one number, got " + given.str());
+}
+// Sizes, of which none stands for the one that is there.
+IntList sizes_of(const Value& given) {
+  IntList out;
+  const auto take = [&](const Value& v) { out.push_back(v.is_null() ? -1 : Codec<int64_t>::from(v)); };
+  if (const auto* list = given.get_if<ValueList>())
+    for (const Value& v : *list) take(v);
+  else
+    take(given);
+  return out;
+}
+Parameter one(const char* name) { return with(name, Shape{1}); }
+Parameter zero(const char* name) { return with(name, Shape{0}); }
+
+void add_convolutions(Table& t) {
+  add(
+      t, "conv1d",
+      [](Tensor x, Tensor weight, Tensor bias, Shape stride, Shape padding, Shape dilation, int64_t groups) {
+        return conv1d(x, weight, bias, side("stride", stride), side("padding", padding),
+                      side("dilation", dilation), groups);
+      },
+      {{"input"},
+       {"weight"},
+       none("bias"),
+       one("stride"),
+       zero("padding"),
+       one("dilation"),
+       with("groups", 1)},
+      "Convolution of lines [N, C, L] with kernels [O, C / groups, k].");
+  add(
+      t, "conv_transpose1d",
+      [](Tensor x, Tensor weight, Tensor bias, Shape stride, Shape padding, Shape output_padding,
+         int64_t groups, Shape dilation) {
+        return conv_transpose1d(x, weight, bias, side("stride", stride), side("padding", padding),
+                                side("output_padding", output_padding), groups, side("dilation", dilation));
+      },
+      {{"input"},
+       {"weight"},
+       none("bias"),
+       one("stride"),
+       zero("padding"),
+       zero("output_padding"),
+       with("groups", 1),
+       one("dilation")},
+      "The transposed convolution of lines [N, C, L] with kernels [C, O / groups, k].");
+  add(
+      t, "conv_transpose2d",
+      [](Tensor x, Tensor weight, Tensor bias, Shape stride, Shape padding, Shape output_padding,
+         int64_t groups, Shape dilation) {
+        return conv_transpose2d(x, weight, bias, sides("stride", stride), sides("padding", padding),
+                                sides("output_padding", output_padding), groups, sides("dilation", dilation));
+      },
+      {{"input"},
+       {"weight"},
+       none("bias"),
+       one("stride"),
+       zero("padding"),
+       zero("output_padding"),
+       with("groups", 1),
+       one("dilation")},
+      "The transposed convolution of images [N, C, H, W] with kernels [C, O / groups, h, w].");
+}
+
+void add_columns(Table& t) {
+  add(
+      t, "unfold",
+      [](Tensor x, Shape kernel_size, Shape dilation, Shape padding, Shape stride) {
+        return unfold(x, sides("kernel_size", kernel_size), sides("dilation", dilation),
+                      sides("padding", padding), sides("stride", stride));
+      },
+      {{"input"}, {"kernel_size"}, one("dilation"), zero("padding"), one("stride")},
+      "Windows of images as columns: [N, C, H, W] -> [N, C h w, windows].");
+  add(
+      t, "fold",
+      [](Tensor x, Shape output_size, Shape kernel_size, Shape dilation, Shape padding, Shape stride) {
+        return fold(x, sides("output_size", output_size), sides("kernel_size", kernel_size),
+                    sides("dilation", dilation), sides("padding", padding), sides("stride", stride));
+      },
+      {{"input"}, {"output_size"}, {"kernel_size"}, one("dilation"), zero("padding"), one("stride")},
+      "Columns of windows, added up where they were in images: [N, C h w, windows] -> [N, C, H, W].");
+}
+
+void add_sizes(Table& t) {
+  add(t, "pixel_shuffle", &pixel_shuffle, {{"input"}, {"upscale_factor"}},
+      "Channels as pixels between the others: [.., C r r, H, W] -> [.., C, H r, W r].");
+  add(t, "pixel_unshuffle", &pixel_unshuffle, {{"input"}, {"downscale_factor"}},
+      "Pixels as channels: [.., C, H r, W r] -> [.., C r r, H, W].");
+  add(
+      t, "interpolate",
+      [](Tensor x, std::optional<Shape> size, Value scale_factor, std::string mode,
+         std::optional<bool> align_corners) {
+        std::vector<double> factors;
+        if (const auto* list = scale_factor.get_if<ValueList>())
+          for (const Value& v : *list) factors.push_back(Codec<double>::from(v));
+        else if (!scale_factor.is_null())
+          factors.push_back(Codec<double>::from(scale_factor));
+        return interpolate(x, size ? std::optional(IntList(*size)) : std::nullopt, factors, mode,
+                           align_corners);
+      },
+      {{"input"},
+       none("size"),
+       none("scale_factor"),
+       with("mode", std::string("nearest")),
+       none("align_corners")},
+      "Lines, images or volumes [N, C, ..] in another size; mode: how elements between others are made.");
+  add(
+      t, "adaptive_avg_pool1d",
+      [](Tensor x, Shape size) { return adaptive_avg_pool1d(x, side("output_size", size)); },
+      {{"input"}, {"output_size"}}, "Means over as many windows as output_size says.");
+  add(
+      t, "adaptive_max_pool1d",
+      [](Tensor x, Shape size) { return adaptive_max_pool1d(x, side("output_size", size)); },
+      {{"input"}, {"output_size"}}, "The largest elements of as many windows as output_size says.");
+  add(
+      t, "adaptive_avg_pool2d", [](Tensor x, Value size) { return adaptive_avg_pool2d(x, sizes_of(size)); },
+      {{"input"}, {"output_size"}}, "Means over as many windows as output_size says.");
+  add(
+      t, "adaptive_max_pool2d", [](Tensor x, Value size) { return adaptive_max_pool2d(x, sizes_of(size)); },
+      {{"input"}, {"output_size"}}, "The largest elements of as many windows as output_size says.");
+  add(t, "instance_norm", &instance_norm, {{"input"}, none("weight"), none("bias"), with("eps", 1e-5)},
+      "Normalizes each channel of each sample.");
+}
+
+void add_losses_of_several(Table& t) {
+  add(t, "pairwise_distance", &pairwise_distance,
+      {{"x1"}, {"x2"}, with("p", 2.0), with("eps", 1e-6), with("keepdim", false)},
+      "The p-norm of x1 - x2 + eps over the last dimension.");
+  add(t, "triplet_margin_loss", &triplet_margin_loss,
+      {{"anchor"},
+       {"positive"},
+       {"negative"},
+       with("margin", 1.0),
+       with("p", 2.0),
+       with("eps", 1e-6),
+       with("swap", false),
+       with("reduction", std::string("mean"))},
+      "How much less than margin anchors are nearer to positives than to negatives.");
+  add(t, "ctc_loss", &ctc_loss,
+      {{"log_probs"},
+       {"targets"},
+       {"input_lengths"},
+       {"target_lengths"},
+       with("blank", 0),
+       with("reduction", std::string("mean")),
+       with("zero_infinity", false)},
+      "Connectionist temporal classification of log-probabilities [T, N, C].");
+}
+
+}  // namespace
+
+void add_windows(Table& t) {
+  add_convolutions(t);
+  add_columns(t);
+  add_sizes(t);
+  add_losses_of_several(t);
+}
+
+void add_order(Table& t) {
+  add(t, "cummax", &cummax, {{"input"}, {"dim"}},
+      "The largest of the first elements along dim, and their places.");
+  add(t, "cummin", &cummin, {{"input"}, {"dim"}},
+      "The smallest of the first elements along dim, and their places.");
+  add(t, "kthvalue", &kthvalue, {{"input"}, {"k"}, with("dim", -1), with("keepdim", false)},
+      "The k-th smallest elements along dim, and their places.");
+  add(
+      t, "quantile",
+      [](Tensor x, Operand q, std::optional<int64_t> dim, bool keepdim, std::string interpolation) {
+        if (const auto* several = std::get_if<Tensor>(&q.value))
+          return quantile(x, *several, dim, keepdim, interpolation);
+        return quantile(x, std::get<Scalar>(q.value).to<double>(), dim, keepdim, interpolation);
+      },
+      {{"input"}, {"q"}, none("dim"), with("keepdim", false), with("interpolation", std::string("linear"))},
+      "Where q, in [0, 1], cuts the sorted elements along dim (none: all).");
+  const auto narrowed = [](const Tensor& places, bool out_int32) {
+    return out_int32 ? to(places, int32) : places;
+  };
+  add(
+      t, "searchsorted",
+      [narrowed](Tensor line, Operand values, bool out_int32, bool right, std::optional<std::string> side) {
+        if (side && *side != "left" && *side != "right")
+          throw_invalid("[searchsorted] side must be \"left\" or \"right\", got \"" + *side + "\"");
+        if (right && side == "left")
+          throw_invalid("[searchsorted] got right and side \"left\": leave one out");
+        const bool behind = right || side == "right";
+        if (const auto* several = std::get_if<Tensor>(&values.value))
+          return narrowed(searchsorted(line, *several, behind), out_int32);
+        const Tensor one = wrapped(std::get<Scalar>(values.value), line.dtype(), line.device());
+        return narrowed(searchsorted(line, one, behind), out_int32);
+      },
+      {{"sorted_sequence"}, {"input"}, with("out_int32", false), with("right", false), none("side")},
+      "Where the elements of input would stand in sorted lines; right: behind equal ones.");
+  add(
+      t, "bucketize",
+      [narrowed](Tensor values, Tensor boundaries, bool out_int32, bool right) {
+        return narrowed(bucketize(values, boundaries, right), out_int32);
+      },
+      {{"input"}, {"boundaries"}, with("out_int32", false), with("right", false)},
+      "Between which boundaries [n] the elements are; right: those that equal one are in front of it.");
+  add(
+      t, "unique",
+      [](Tensor x, bool, bool return_inverse, bool return_counts) -> Value {  // it is sorted in any case
+        Unique u = unique(x);
+        if (!return_inverse && !return_counts) return u.values;
+        ValueList out{u.values};
+        if (return_inverse) out.emplace_back(u.inverse);
+        if (return_counts) out.emplace_back(u.counts);
+        return out;
+      },
+      {{"input"}, with("sorted", true), with("return_inverse", false), with("return_counts", false)},
+      "The distinct elements in order; also the place of each element among them, and how often each "
+      "occurs.");
+}
+
+}  // namespace troupe::ops::internal

@@ -1,0 +1,112 @@
+// Operators by name give what PyTorch gives, with its gradients (tests/oracle/make_by_name.py).
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "autograd/engine.h"
+#include "core/codec/codec.h"
+#include "ops/ops.h"
+#include "script/operators.h"
+#include "tests/support/near.h"
+#include "tests/support/oracle.h"
+
+using namespace troupe;
+
+namespace {
+
+using Json = nlohmann::json;
+
+// Missing ones are none.
+Value argument(const Json& j, const Tensors& tensors) {
+  if (j.is_null()) return {};
+  if (j.is_object()) return tensors.at(j.at("t").get<size_t>());
+  if (j.is_boolean()) return j.get<bool>();
+  if (j.is_number_integer()) return j.get<int64_t>();
+  if (j.is_number()) return j.get<double>();
+  if (j.is_string()) return j.get<std::string>();
+  ValueList list;
+  for (const Json& one : j) list.push_back(argument(one, tensors));
+  return list;
+}
+
+void flatten_into(Tensors& out, Value value) {
+  if (auto* list = value.get_if<ValueList>()) {
+    for (Value& v : *list) flatten_into(out, std::move(v));
+  } else if (auto* t = value.get_if<Tensor>()) {
+    out.push_back(*t);
+  } else {
+    out.push_back(tensor(Codec<Scalar>::from(value)));
+  }
+}
+
+Tensors called(const Json& c, const Tensors& tensors) {
+  ValueList positional;
+  ValueMap named;
+  for (const Json& a : c.at("args")) positional.push_back(argument(a, tensors));
+  for (const auto& [name, a] : c.at("named").items()) named[name] = argument(a, tensors);
+  Tensors out;
+  flatten_into(out,
+               script::run_operator(c.at("op").get<std::string>(), std::move(positional), std::move(named)));
+  return out;
+}
+
+struct Tolerance {
+  double relative, absolute;
+};
+
+void check_gradients(const Json& c, const Tensors& in, const Tensors& out, DType dtype, Tolerance t) {
+  Tensors roots, wanted, expected;
+  const Tensors weights = testing::to_tensors(c.at("weights"), dtype),
+                grads = testing::to_tensors(c.at("grads"), dtype);
+  Tensors used;
+  for (size_t i = 0; i < out.size(); ++i)
+    if (weights.at(i).defined()) {
+      REQUIRE(out[i].requires_grad());
+      roots.push_back(out[i]);
+      used.push_back(ops::to(weights[i], out[i].dtype()));
+    }
+  for (size_t i = 0; i < in.size(); ++i)
+    if (grads.at(i).defined()) {
+      wanted.push_back(in[i]);
+      expected.push_back(grads[i]);
+    }
+  if (roots.empty() || wanted.empty()) return;
+  const Tensors got = autograd::grad(roots, wanted, used);
+  for (size_t i = 0; i < got.size(); ++i) {
+    INFO("gradient " << i);
+    REQUIRE(got[i].defined());
+    CHECK(testing::difference(got[i], expected[i], t.relative, t.absolute) == "");
+  }
+}
+
+void check(const Json& c, DType dtype) {
+  const Tolerance t = dtype == float64 ? Tolerance{1e-12, 1e-12} : Tolerance{1e-5, 2e-6};
+  Tensors in = testing::to_tensors(c.at("tensors"), dtype);
+  const Tensors grads = testing::to_tensors(c.at("grads"));
+  for (size_t i = 0; i < in.size(); ++i)
+    if (i < grads.size() && grads[i].defined()) in[i].requires_grad_();
+  const Tensors out = called(c, in), expected = testing::to_tensors(c.at("outputs"), dtype);
+  REQUIRE(out.size() == expected.size());
+  for (size_t i = 0; i < out.size(); ++i) {
+    INFO("output " << i);
+    if (is_floating(out[i].dtype()) == is_floating(expected[i].dtype()))
+      CHECK(testing::difference(ops::to(out[i], expected[i].dtype()), expected[i], t.relative, t.absolute) ==
+            "");
+    else
+      FAIL_CHECK("it is " << out[i].summary() << ", in PyTorch " << expected[i].summary());
+  }
+  check_gradients(c, in, out, dtype, t);
+}
+
+TEST_CASE("operators by name give PyTorch's results and gradients", "[oracle]") {
+  const Json file = testing::read_oracle("by_name.json");
+  std::set<std::string> seen;
+  for (const Json& c : file.at("cases"))
+    for (const DType t : {float64, float32}) {
+      INFO(c.at("op") << " of " << c.at("args").dump() << " " << c.at("named").dump() << " in " << name(t));
+      seen.insert(c.at("op"));
+      CHECK_NOTHROW(check(c, t));
+    }
+  CHECK(seen.size() >= 70);
+}
+
+}  // namespace
