@@ -28,8 +28,7 @@ class Running {
   ~Running() { run.signal(SIGKILL); }
   nlohmann::json ask(std::vector<std::string> verb) const {
     verb.insert(verb.end(), {"--json", job});
-    const std::string said = troupe_says(verb);
-    return nlohmann::json::parse(said.substr(0, said.find('\n')));
+    return nlohmann::json::parse(troupe_says(verb));
   }
   const Example example;
   const std::string job =
