@@ -3,14 +3,14 @@
 
     registers.py NVCC COMPILER [--all] [--table]
 
-Compiles kernels of which time depends on it, for sm_90, attention for sm_80, too; --all: everything for all kinds of card. Exit
+Compiles kernels of which time depends on it, for sm_90, attention for sm_80, too; --all: products, too, and all kinds of card. Exit
 code 1 if a kernel spills that is not known to, or more than it is known to, 77 without a toolkit. --table prints all of them.
 """
 import pathlib, re, subprocess, sys, tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-ATTENTION, ROWS = ("flash", "flash_grad"), ("norm", "softmax", "loss")
+ATTENTION, ROWS, OTHERS = ("flash", "flash_grad"), ("norm", "softmax", "loss"), ("matmul",)
 CARDS = (80, 86, 89, 90, 100)
 # What spills, and how many bytes at most on any card: docs/explanation/architecture.md says so, too.
 KNOWN = {"OfKeys<float, 128>": 40, "SoftmaxRows<BFloat16, 4, 128, true>": 16}
@@ -51,8 +51,7 @@ def main():
     if not pathlib.Path(programs[0]).exists():
         print("registers: no nvcc here")
         return 77
-    everything = sorted(f.stem for f in (ROOT / "ops/cuda").glob("*.cu"))
-    work = [(u, card) for card in CARDS for u in everything] if "--all" in flags else \
+    work = [(u, card) for card in CARDS for u in (*ATTENTION, *ROWS, *OTHERS)] if "--all" in flags else \
         [(u, card) for card in (80, 90) for u in ATTENTION] + [(u, 90) for u in ROWS]
     with tempfile.TemporaryDirectory(prefix="troupe-registers-") as folder, ThreadPoolExecutor(2) as pool:
         results = list(pool.map(lambda job: kernels(*programs, *job, folder), work))
