@@ -33,7 +33,25 @@ TEST_CASE("every module trains on the null device as on the CPU") {
   std::set<std::string> tried;
   const std::set<std::string> without_parameters{"sequential", "tanh",       "sigmoid",
                                                  "max_pool2d", "avg_pool2d", "flatten"};
-  for (const auto& c : testing::module_cases()) {
+  auto cases = testing::module_cases();
+  for (const char* elementwise : {"silu", "mish", "hardswish", "hardsigmoid", "relu6", "selu", "log_sigmoid",
+                                  "softsign", "tanhshrink", "leaky_relu", "elu", "celu", "hardtanh",
+                                  "softplus", "softshrink", "hardshrink", "glu", "identity", "prelu"})
+    cases.push_back({elementwise, {}, some({4, 6}, 1)});
+  for (const char* along : {"softmax", "log_softmax", "softmin"})
+    cases.push_back({along, {}, some({4, 6}, 1), {{"dim", int64_t{-1}}}});
+  const auto n = [](int64_t x) { return Value(x); };
+  const Tensor images = some({2, 4, 6, 6}, 2);
+  cases.push_back({"threshold", {Value(0.1), Value(2.0)}, some({4, 6}, 1)});
+  cases.push_back({"conv1d", {n(4), n(3), n(3)}, some({2, 4, 6}, 2)});
+  cases.push_back({"conv_transpose2d", {n(4), n(3), n(3)}, images});
+  cases.push_back({"batch_norm1d", {n(6)}, some({4, 6}, 1)});
+  cases.push_back({"batch_norm3d", {n(4)}, some({2, 4, 3, 3, 3}, 2)});
+  cases.push_back({"rnn", {n(8), n(4)}, some({2, 5, 8}, 3)});
+  cases.push_back({"adaptive_avg_pool2d", {n(3)}, images});
+  cases.push_back({"adaptive_max_pool2d", {n(3)}, images});
+  cases.push_back({"pixel_shuffle", {n(2)}, images});
+  for (const auto& c : cases) {
     INFO(c.module);
     tried.insert(c.module);
     Value spec = nn::spec_of(c.module, c.sizes, c.named);
