@@ -42,7 +42,7 @@ struct Problem {
 // Result, logarithms and gradients.
 template <class Forward, class Backward>
 std::vector<std::vector<double>> passes(const Problem& p, Forward&& forward, Backward&& backward) {
-  const ops::Attrs attrs{{"causal", p.causal}};
+  const ops::Attrs attrs{{"causal", p.causal}, {"scale", 0.0}};
   const Tensor in[] = {p.q, p.k, p.v};
   const ops::Call c{ops::kAttention, in, attrs};
   const auto like = [](const Tensor& t) { return empty(t.shape(), {t.dtype(), t.device()}); };
