@@ -16,7 +16,7 @@ LIMITS = {
     "objects of a thread": 32,
     "singletons that are never freed": 21,
     "attachments by string": 0,
-    "comments that begin in the middle of a sentence": 975,
+    "comments that begin in the middle of a sentence": 973,
 }
 START = re.compile(r"^(?:template\s*<[^;{]*>\s*)?(?:class|struct)\s+(?:\[\[\w+\]\]\s*)?((?:\w+::)*\w+)(?:\s+final)?\s*(?::[^;{]*)?\{", re.M)
 
