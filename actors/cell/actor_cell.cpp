@@ -172,7 +172,12 @@ void ActorCell::note_duration(size_t method, Duration took) {
 
 void ActorCell::destroy() {
   if (failure_) host_.unheard.gone(id_);
-  kept_.clear();
+  decltype(kept_) kept;  // what is kept goes first, without the lock
+  {
+    const Lock lock(kept_mutex_);
+    kept.swap(kept_);
+  }
+  kept.clear();
   object_.reset();
 }
 
