@@ -18,13 +18,13 @@ void add_reduction(Table& t, const char* name, F f, const char* text) {
 }
 
 template <class F>
-void add_along(Table& t, const char* name, F f, const char* text) {
+void add_along(Table& t, const char* name, F f, Parameter dim, const char* text) {
   add(
       t, name,
-      [f](Tensor x, int64_t dim, std::optional<DType> dtype) {
-        return dtype ? f(x, dim, *dtype) : f(x, dim);
+      [f](Tensor x, int64_t along, std::optional<DType> dtype) {
+        return dtype ? f(x, along, *dtype) : f(x, along);
       },
-      {{"input"}, {"dim"}, none("dtype")}, text);
+      {{"input"}, std::move(dim), none("dtype")}, text);
 }
 
 void add_sums(Table& t) {
@@ -45,16 +45,16 @@ void add_sums(Table& t) {
       {{"input"}, with("p", Scalar(2)), with("dim", Shape()), with("keepdim", false), none("dtype")},
       "The p-norm over dim (none: all dimensions).");
   add_along(
-      t, "cumsum", [](const auto&... a) { return cumsum(a...); },
+      t, "cumsum", [](const auto&... a) { return cumsum(a...); }, {"dim"},
       "Sums of the first elements along dim, of dtype.");
   add_along(
-      t, "cumprod", [](const auto&... a) { return cumprod(a...); },
+      t, "cumprod", [](const auto&... a) { return cumprod(a...); }, {"dim"},
       "Products of the first elements along dim, of dtype.");
   add_along(
-      t, "softmax", [](const auto&... a) { return softmax(a...); },
+      t, "softmax", [](const auto&... a) { return softmax(a...); }, with("dim", int64_t{-1}),
       "exp(x) divided by its sum along dim, of dtype.");
   add_along(
-      t, "log_softmax", [](const auto&... a) { return log_softmax(a...); },
+      t, "log_softmax", [](const auto&... a) { return log_softmax(a...); }, with("dim", int64_t{-1}),
       "The logarithm of softmax along dim, of dtype.");
 }
 

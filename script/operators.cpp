@@ -217,13 +217,26 @@ Tensor beside_number(const ops::Op& op, const ValueList& inputs) {
   return {};
 }
 
+// Nil stands for the default, where there is one, as it does for operators.
+void put_defaults_for_nils(const Entry& entry, ValueList& positional, ValueMap& named) {
+  const auto& all = entry.parameters;
+  for (size_t i = 0; i < std::min(positional.size(), all.size()); ++i)
+    if (positional[i].is_null() && all[i].standard) positional[i] = *all[i].standard;
+  for (const Parameter& p : all)
+    if (const auto at = named.find(p.name); at != named.end() && at->second.is_null() && p.standard)
+      named.erase(at);
+}
+
 }  // namespace
 
 ValueList run_operator(std::string_view name, ValueList positional, ValueMap named) {
   const auto it = known().find(name);
   if (it == known().end()) find_entry(operators(), name, "[ops] unknown operator");
   const Known& known = it->second;
-  if (known.function) return {(*known.function)(std::move(positional), std::move(named))};
+  if (known.function) {
+    put_defaults_for_nils(*known.function, positional, named);
+    return {(*known.function)(std::move(positional), std::move(named))};
+  }
   const ops::Op& op = *known.op;
   Arguments arguments = sorted(known, std::move(positional), std::move(named));
   if (Tensor result = beside_number(op, arguments.inputs); result.defined()) return {std::move(result)};

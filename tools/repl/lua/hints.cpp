@@ -153,7 +153,8 @@ std::string_view of_syntax(std::string_view error, std::string_view line, std::s
 
 // x.sum(), step.backward(loss): what is called lacks the object, or takes the first argument for it.
 bool without_colon(std::string_view error, std::string_view line) {
-  if (has(error, "] needs the tensor \"input\"")) return !has(line, "ops.");
+  if (has(error, "] needs the tensor \"input\"") || has(error, " needs \"input\": "))
+    return !has(line, "ops.");
   constexpr std::string_view kBefore = "bad argument #1 to '";
   const size_t at = error.find(kBefore);
   if (at == error.npos) return false;
