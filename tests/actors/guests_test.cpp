@@ -143,11 +143,19 @@ TEST_CASE("a guest of a job for control may call methods of actors, and the serv
     refused += text.ends_with(" " + name);
   }
   CHECK(refused > 20);  // all that this worker serves
-  static std::string logged;
-  log::set_sink([](log::Level, const std::string& line) { logged += line + "\n"; });
+  static std::mutex logging;
+  static std::string lines;
+  log::set_sink([](log::Level, const std::string& line) {
+    const std::lock_guard lock(logging);
+    lines += line + "\n";
+  });
   CHECK(guest.refusal(actor, "total") == "no refusal");
   CHECK(guest.refusal(worker, "ref.names") == "no refusal");
   log::set_sink(nullptr);
+  const std::string logged = [] {
+    const std::lock_guard lock(logging);
+    return lines;
+  }();
   CHECK_THAT(logged, Catch::StartsWith("[control] call 1 of a guest, by guest: ") &&
                          Catch::Contains("Ledger::total on w1 (") && Catch::EndsWith("Ledger#0:1)\n"));
   CHECK_THAT(guest.refusal(actor, "total", /*context=*/5),
