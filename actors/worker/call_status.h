@@ -1,4 +1,4 @@
-// What the callee of a call is doing, for a caller whose deadline is near.
+// A caller whose deadline is near asks what the callee is doing.
 #pragma once
 #include <string>
 

@@ -15,7 +15,7 @@ bool worth_a_line(std::string_view service) {
   return service == "ref.spawn" || service == "ref.set_name" || service == "ref.drop_name";
 }
 
-// What it is about: "ref.spawn of Half".
+// Names the service and its subject: "ref.spawn of Half".
 std::string text_of(const std::string& service, const net::Call& call) {
   std::string text = service;
   for (const Value& argument : call.args)

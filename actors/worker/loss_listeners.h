@@ -1,4 +1,4 @@
-// Who is told that a worker was lost.
+// Functions that are called when a worker is lost.
 #pragma once
 #include <functional>
 #include <memory>

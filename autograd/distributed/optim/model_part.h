@@ -1,4 +1,4 @@
-// What an actor has of a model of which other actors have the rest, or copies.
+// An actor's part of a model of which other actors have the rest, or copies.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -41,8 +41,8 @@ class ModelPart {
   void replace(const Tensor& parameter, const Tensor& piece);
   /// The actor is that rank of the group of that number. From any thread: conversions of passes say so, too.
   void be_rank(size_t rank, uint64_t group, const Members& members);
-  /// Has become one of replicas, or is none any more. What replicas do among them says nothing of copies,
-  /// which they count once by themselves.
+  /// The actor has become one of replicas, or is none any more. What replicas do among them says nothing of
+  /// copies, which they count once by themselves.
   void be_replica(Members replicas);
   /// Other actors have the same parameters with the same gradients, and count them; in the place of those
   /// that were left out for the same reason.

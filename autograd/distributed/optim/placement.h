@@ -11,8 +11,8 @@
 
 namespace troupe::optim {
 
-/// Whatever has cut it: ranks, which have ranges along a dimension; replicas, which divide the elements that
-/// a rank has; or both.
+/// A parameter may be cut by ranks, which have ranges along a dimension; by replicas, which divide the
+/// elements that a rank has; or both.
 struct Placement {
   struct Range {
     int64_t from = 0, size = 0;
@@ -30,8 +30,8 @@ struct Placement {
 
   /// How rank `rank` of a group has it, whose sizes along `dim` are those: one range.
   static Placement cut(const Shape& whole, int64_t dim, const std::vector<int64_t>& sizes, size_t rank);
-  /// The placement as numbers, for files and messages. The way back is `invalid`, naming `what`, if they are none of a
-  /// placement.
+  /// The placement as numbers, for files and messages. The way back is `invalid`, naming `what`, if they are
+  /// none of a placement.
   std::vector<int64_t> numbers() const;
   static Placement of_numbers(const std::vector<int64_t>& numbers, const std::string& what);
 
