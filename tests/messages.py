@@ -10,7 +10,7 @@ import pathlib, re, sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/explanation/messages.md"
 BEGIN, END = "<!-- messages: tests/messages.py --write -->\n", "<!-- end of messages -->\n"
-FOLDERS = ("core", "ops", "net", "autograd", "actors", "nn", "optim", "data", "rref", "collective", "parallel", "script", "troupe", "tools")
+FOLDERS = ("core", "ops", "net", "autograd", "actors", "nn", "optim", "data", "rref", "collective", "parallel", "llm", "script", "troupe", "tools")
 FRAME = re.compile(r"actors/worker/(service|common_method|worker\w*)\.(h|cpp)")  # where messages have no types yet
 BY_HAND = re.compile(r"\b(add_service|add_actor_method|call_service)\s*\(|\bmethod_id\(\"")
 DECLARED = re.compile(r"((?:^[ ]*///[^\n]*\n)+)(?:inline )?constexpr (?:\w+::)*(Service|CommonMethod)<", re.M)

@@ -162,6 +162,15 @@ void GradientReducer::set_accumulating(bool on) const { state_->set_accumulating
 Accumulation GradientReducer::accumulate() const { return accumulate_as({}); }
 Accumulation GradientReducer::accumulate_rows(double rows) const { return accumulate_as(rows); }
 
+Tensor GradientReducer::take_waiting(const Tensor& parameter) const {
+  for (size_t i = 0; i < state_->parameters.size(); ++i)
+    if (state_->parameters[i].is_same(parameter)) {
+      const Tensor waiting = state_->unreduced(i, true, false);
+      return waiting.defined() ? autograd::exchange_context_gradient(waiting, {}) : Tensor();
+    }
+  return {};
+}
+
 Accumulation GradientReducer::accumulate_as(std::optional<double> rows) const {
   const uint64_t context = frame().context;
   if (!context)

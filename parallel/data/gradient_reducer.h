@@ -99,6 +99,9 @@ class GradientReducer {
   /// Not for users: the same for a pass that is none of backward() or reduce(), of whose rows the reduce()
   /// after it takes the mean with its own.
   Accumulation accumulate_rows(double rows) const;
+  /// Not for users: what passes under accumulate_rows() have left for a parameter, times their rows, which then waits no
+  /// more. Undefined: nothing.
+  Tensor take_waiting(const Tensor& parameter) const;
 
   /// Of the last pass, in their order: numbers of the parameters in each. One that is frozen on the first
   /// member (requires_grad_(false)) may be in none; whether others have gradients of it, all find out when

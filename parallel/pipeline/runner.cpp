@@ -369,7 +369,7 @@ Task<void> Runner::backward(Running& run, Done& done) {
   order.whole = whole;
   order.replicas = to.replicas, order.total = run.order.total;
   order.meeting = meeting_of(setup_.joint, order.id);
-  order.tied = !to.ties.empty();
+  for (const Tie& tie : to.ties) order.tied.push_back(tie.name);
   done.begin = now();
   auto grads = co_await kBackward.ask(to.actor, std::move(order));
   done.end = now();

@@ -85,6 +85,7 @@ void be_rank_of(const Group& group) {
 void put(Tensor& parameter, const Tensor& elements, const Group& group) {
   if (!parameter.defined()) {
     parameter = elements.clone_data().requires_grad_();
+    if (!group.size()) return;  // nobody to cut it with
     be_rank_of(group);
     return cut_parameter(parameter);
   }

@@ -2,23 +2,13 @@
 
 #include <fmt/format.h>
 
-#include "core/base/generator.h"
 #include "nn/mixed_heads.h"
 #include "ops/ops.h"
+#include "parallel/tensor/own_dropout.h"
 
 namespace troupe::tp {
 
 namespace {
-
-// That of what is cut: it starts from a number that the ranks share, and the rank's own; alone, as the whole
-// one.
-nn::Dropout own_dropout(double p, nn::Module& whole, const std::string& generator, const Group& group) {
-  const Tensor state = whole.rng_state().at(generator);
-  const auto seed = static_cast<uint64_t>(state.to_vector<int64_t>().at(0));
-  nn::Dropout own(p, splitmix64(seed + rank_in(group)));
-  if (group.size() <= 1) own.load_rng_state({{"generator", state}});
-  return own;
-}
 
 std::vector<int64_t> times(std::vector<int64_t> sizes, int64_t factor) {
   for (int64_t& s : sizes) s *= factor;

@@ -16,9 +16,9 @@
 #include "autograd/distributed/optim/model_part.h"
 #include "autograd/distributed/optim/whole_tensor.h"
 #include "core/async/future_combinators.h"
-#include "data/formats/safetensors.h"
 #include "data/formats/safetensors_writer.h"
 #include "parallel/tensor/placement.h"
+#include "parallel/tensor/whole_source.h"
 
 namespace troupe::parallel {
 namespace {
@@ -38,8 +38,9 @@ struct Holding {
 constexpr CommonMethod<std::vector<Holding>()> kPieces{"model.pieces"};
 /// Driver to ranks: a copy of its piece of that name.
 constexpr CommonMethod<Tensor(std::string name)> kPiece{"model.piece"};
-/// Driver to ranks: takes its pieces from the file.
-constexpr CommonMethod<void(std::string file)> kTake{"model.take", {.uncancellable = true}};
+/// Driver to ranks: takes its pieces of what is there, from a file that `reader` reads (open_whole()).
+constexpr CommonMethod<void(std::string file, std::string reader)> kTake{"model.take",
+                                                                         {.uncancellable = true}};
 
 Task<std::vector<Holding>> pieces(Actor& actor, internal::actors::Invocation& call) {
   const Future<void> first = optim::first_values();
@@ -61,17 +62,17 @@ Tensor piece_of(Actor& actor, internal::actors::Invocation& call, const std::str
   return nn::HeldModule(actor, call)->state_dict().at(name).data_on(cpu).clone_data();
 }
 
-Task<void> take(Actor& actor, internal::actors::Invocation& call, std::string file) {
+Task<void> take(Actor& actor, internal::actors::Invocation& call, std::string file, std::string reader) {
   const Future<void> first = optim::first_values();
   co_await first;
   const nn::HeldModule held(actor, call);
-  const datasets::Safetensors whole(file);
+  const auto whole = open_whole(file, reader);
   const optim::Placements owned = tp::placements_of(actor);
   std::map<std::string, Tensor> mine;
   for (const auto& [name, tensor] : held->state_dict()) {
     const Placement piece = optim::fitted(owned, name, tensor.shape(), "[model] " + name);
-    if (!whole.contains(name)) continue;  // another name of the tensor is there
-    const Tensor all = whole.tensor(name);
+    if (!whole->contains(name)) continue;  // another name of the tensor is there, or it stays as it is
+    const Tensor all = whole->tensor(name);
     if (all.shape() != piece.whole)
       throw_invalid(
           fmt::format("[model] {} is {} in {}, and {} here", name, all.summary(), file, piece.whole.str()));
@@ -146,42 +147,54 @@ Tensor put_together(const std::string& name, const Whole& whole) {
 
 }  // namespace
 
-void gather_to(const std::vector<AnyRef>& actors, const std::string& file) {
+std::map<std::string, datasets::detail::LaterTensor> whole_tensors(const std::vector<AnyRef>& actors) {
   Wholes wholes = find_wholes(actors);
   std::map<std::string, datasets::detail::LaterTensor> tensors;
   for (auto& [name, whole] : wholes) {
     leave_copies_out(name, whole);
-    tensors[name] = {whole.dtype, whole.shape,
-                     [&name = name, &whole = whole] { return put_together(name, whole); }};
+    tensors[name] = {whole.dtype, whole.shape, [name, whole] { return put_together(name, whole); }};
   }
-  datasets::detail::write_safetensors(file, tensors, {{"format", "pt"}},
+  return tensors;
+}
+
+void gather_to(const std::vector<AnyRef>& actors, const std::string& file) {
+  datasets::detail::write_safetensors(file, whole_tensors(actors), {{"format", "pt"}},
                                       [](std::string_view, const void*, size_t) {});
 }
 
-void load_whole(const std::vector<AnyRef>& actors, const std::string& file) {
+LoadReport load_whole(const std::vector<AnyRef>& actors, const std::string& file,
+                      const LoadOptions& options) {
   const std::string path = std::filesystem::absolute(file).string();
-  const datasets::Safetensors whole(path);
+  const auto whole = open_whole(path, options.reader);
   const Wholes wholes = find_wholes(actors);
+  std::map<std::string, Shape> entries;
+  for (auto& [name, shape] : whole->entries()) entries.emplace(name, shape);
   std::set<std::string> given;  // first names of tensors that the file has by one of them
   for (const auto& [name, has] : wholes)
-    if (whole.contains(name)) given.insert(has.first_name);
+    if (entries.contains(name)) given.insert(has.first_name);
+  LoadReport report;
   for (const auto& [name, has] : wholes) {
-    const auto at = std::ranges::find(whole.entries(), name, &datasets::SafetensorsEntry::name);
-    if (at == whole.entries().end() && given.contains(has.first_name)) continue;
-    if (at == whole.entries().end())
-      throw_invalid(
-          fmt::format("[model] {} has no {}, which {} has", path, name, has.sources[0].actor.str()));
-    if (at->shape != has.shape)
-      throw_invalid(fmt::format("[model] {} is {} in {}, and {} for {}", name, at->shape.str(), path,
+    const auto at = entries.find(name);
+    if (at == entries.end() && given.contains(has.first_name)) continue;
+    if (at == entries.end() && options.may_lack && options.may_lack(name)) continue;
+    if (at == entries.end())
+      report.missing.push_back(name);
+    else if (at->second != has.shape)
+      throw_invalid(fmt::format("[model] {} is {} in {}, and {} for {}", name, at->second.str(), path,
                                 has.shape.str(), has.sources[0].actor.str()));
   }
-  for (const auto& entry : whole.entries())
-    if (!wholes.contains(entry.name))
-      throw_invalid(
-          fmt::format("[model] {} has {}, which none of the {} actors has", path, entry.name, actors.size()));
+  for (const auto& [name, shape] : entries)
+    if (!wholes.contains(name)) report.unexpected.push_back(name);
+  if (options.strict && !report.missing.empty())
+    throw_invalid(fmt::format("[model] {} has no {}, which {} has", path, report.missing[0],
+                              wholes.at(report.missing[0]).sources[0].actor.str()));
+  if (options.strict && !report.unexpected.empty())
+    throw_invalid(fmt::format("[model] {} has {}, which none of the {} actors has", path,
+                              report.unexpected[0], actors.size()));
   std::vector<Future<Value>> taken;
-  for (const AnyRef& actor : actors) taken.push_back(kTake.ask(actor, path));
+  for (const AnyRef& actor : actors) taken.push_back(kTake.ask(actor, path, options.reader));
   all(taken).get();
+  return report;
 }
 
 void install_whole_models(internal::actors::Worker& worker) {

@@ -3,8 +3,8 @@
 
     python3 make_language_models.py FOLDER      # torch and transformers from PyPI
 
-FOLDER/FAMILY has config.json, generation_config.json and the weights; FOLDER/values.json, by family: ids [2, time], their logits in
-float32, those of the model in bfloat16, and what greedy search adds to each row alone.
+FOLDER/FAMILY has config.json and the weights, all numbers of bfloat16; FOLDER/values.json, by family: ids [2, time], their logits in
+float32, those of the last place in bfloat16, and what greedy search adds to each row alone.
 """
 import json
 import pathlib
@@ -15,8 +15,8 @@ import transformers
 from transformers import (Gemma2Config, Gemma3TextConfig, GemmaConfig, GPT2Config, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config,
                           AutoModelForCausalLM)
 
-VOCABULARY, WIDTH, TIME, ADDED = 61, 32, 13, 9
-COMMON = dict(vocab_size=VOCABULARY, hidden_size=WIDTH, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+VOCABULARY, WIDTH, TIME, ADDED = 61, 24, 13, 9
+COMMON = dict(vocab_size=VOCABULARY, hidden_size=WIDTH, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
               num_key_value_heads=2, max_position_embeddings=64, bos_token_id=1, eos_token_id=2, pad_token_id=0)
 FAMILIES = {
     "gpt2": GPT2Config(vocab_size=VOCABULARY, n_embd=WIDTH, n_layer=2, n_head=4, n_positions=64, bos_token_id=1, eos_token_id=2),
@@ -43,7 +43,7 @@ def spread(model):
 
 
 def numbers(t):
-    return dict(dtype="f32", shape=list(t.shape), data=[float(f"{v:.8g}") for v in t.double().reshape(-1).tolist()])
+    return dict(dtype="f64", shape=list(t.shape), data=[float(f"{v:.7g}") for v in t.double().reshape(-1).tolist()])
 
 
 def greedy(model, row):
@@ -61,14 +61,15 @@ def main(folder):
         config._attn_implementation = "eager"
         model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
         spread(model)
-        # One family is in several files, as large models are.
-        model.save_pretrained(folder / family, **({"max_shard_size": "30KB"} if family == "llama" else {}))
         ids = torch.randint(3, VOCABULARY, (2, TIME), generator=torch.Generator().manual_seed(11))
         with torch.no_grad():
             logits = model(ids).logits
             tokens = [greedy(model, row) for row in ids]
-            half = model.bfloat16()(ids).logits.float()
-        out[family] = dict(ids=ids.tolist(), logits=numbers(logits), bfloat16=numbers(half), greedy=tokens)
+            half = model.bfloat16()(ids).logits[:, -1].float()
+        # One family is in several files, as large models are.
+        model.save_pretrained(folder / family, **({"max_shard_size": "20KB"} if family == "llama" else {}))
+        (folder / family / "generation_config.json").unlink()
+        out[family] = dict(ids=dict(dtype="i64", shape=list(ids.shape), data=ids.reshape(-1).tolist()), logits=numbers(logits), bfloat16=numbers(half), greedy=tokens)
     (folder / "values.json").write_text(json.dumps(dict(torch=torch.__version__.split("+")[0], transformers=transformers.__version__,
                                                         families=out), separators=(",", ":")) + "\n")
 

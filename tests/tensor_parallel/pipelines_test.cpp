@@ -95,13 +95,6 @@ TEST_CASE("ranks whose losses differ are named") {
   refused([&] { step(world, train); }, "at (tp 1)", ErrorKind::failed);
 }
 
-TEST_CASE("ties of stages that are several ranks are refused") {
-  World world({{"pp", 2}, {"tp", 2}}, 4);
-  parallel::Pipelines train(world.cluster->here(), world.model, World::method(),
-                            {.tied = {{{0, "up.weight"}, {1, "up.weight"}}}});
-  refused([&] { step(world, train); }, "has tied parameters and comes by other actors or ranks");
-}
-
 TEST_CASE("pipelines give outputs of all replicas in the order of the rows") {
   World world({{"dp", 2}, {"pp", 2}, {"tp", 1}}, 4);
   parallel::Pipelines train(world.cluster->here(), world.model, World::method(), {.micro_batches = 2});

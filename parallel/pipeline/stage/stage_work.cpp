@@ -13,6 +13,7 @@
 #include "autograd/distributed/context.h"
 #include "autograd/split_pass.h"
 #include "core/tensor/creation.h"
+#include "ops/arithmetic.h"
 #include "ops/cpu/gemm/packed_weights.h"
 #include "parallel/data/replica.h"
 #include "parallel/pipeline/stage/stage_method.h"
@@ -63,6 +64,9 @@ struct Step {
   uint64_t number = 0;
   std::map<int64_t, Live> live;  // by micro-batch
   Sums sums;
+  std::optional<Tensors> tied_before;  // gradients that tied parameters had in the context before this step
+  std::string replicas;                // who else has those that passes of this step bring
+  double rows = 1;                     // what they are multiplied by there
   std::shared_ptr<StageNorms> norms = std::make_shared<StageNorms>();
   std::shared_ptr<ops::PackedWeights> packed = std::make_shared<ops::PackedWeights>();
 };
@@ -213,7 +217,17 @@ Tensors first_part(const WorkId& id, Live& live, std::unique_ptr<autograd::Split
   return out;
 }
 
-Task<Tensors> input_gradients(BackwardOrder order) {
+// Passes that leave the actor bring gradients to the context. Those of ties have to be told from what was there before.
+void set_tied_apart(Actor& actor, const BackwardOrder& order) {
+  Step& step = step_of(order.id);
+  if (order.tied.empty() || step.tied_before) return;
+  step.tied_before.emplace();
+  step.replicas = order.replicas, step.rows = order.total;
+  for (const std::string& name : order.tied)
+    step.tied_before->push_back(autograd::exchange_context_gradient(parameter_of(actor, name), {}));
+}
+
+Task<Tensors> input_gradients(Actor& actor, BackwardOrder order) {
   Live& live = live_of(order.id);
   if (live.rest)
     throw_invalid(fmt::format("[pipeline] micro-batch {} of stage {} was run backward already",
@@ -252,17 +266,12 @@ Task<Tensors> input_gradients(BackwardOrder order) {
     co_return whole_pass(order.id, std::move(roots), std::move(grads));
   }
   pass.reset();
-  if (order.tied)
-    throw_invalid(fmt::format(
-        "[pipeline] stage {} has tied parameters and comes by other actors or ranks: gradients of "
-        "ties are summed where the pass stays within the stage; give the stages one actor, which "
-        "shares the parameter, or leave out the tie",
-        order.id.stage));
   // The stage asks other actors: a pass of the context goes there, and cannot be put off in parts.
   Live whole = std::move(live);
   live = {};
   std::optional<Accumulation> later;  // the replicas sum what the pass leaves when the step commits
   if (!order.replicas.empty()) later.emplace(replica_of(order.replicas).accumulate_rows(order.total));
+  set_tied_apart(actor, order);
   const autograd::BackwardOptions options{.meeting = order.meeting};
   const auto passing = autograd::context_backward(roots, grads, options);
   co_await passing;
@@ -273,9 +282,9 @@ Task<Tensors> input_gradients(BackwardOrder order) {
   co_return out;
 }
 
-Task<std::vector<Tensors>> backward(BackwardOrder order) {
+Task<std::vector<Tensors>> backward(Actor& actor, BackwardOrder order) {
   const std::vector<size_t> parts = live_of(order.id).parts;
-  const Tensors grads = co_await input_gradients(std::move(order));
+  const Tensors grads = co_await input_gradients(actor, std::move(order));
   std::vector<Tensors> out;
   auto at = grads.begin();
   for (const size_t count : parts) {
@@ -292,10 +301,25 @@ void weights(const WorkId& id) {
   step.live.erase(id.micro_batch);
 }
 
+// What passes of the step that left the actor have brought for a tied parameter.
+Tensor taken_from_passes(const Step& step, size_t i, const Tensor& parameter) {
+  if (!step.tied_before) return {};
+  const Tensor own = autograd::exchange_context_gradient(parameter, step.tied_before->at(i));
+  if (step.replicas.empty()) return own;
+  const Tensor waiting = replica_of(step.replicas).take_waiting(parameter);
+  return waiting.defined() ? ops::div(waiting, step.rows) : own;
+}
+
 Tensors sums_of(Actor& actor, const SumsOrder& order) {
-  const Step& step = step_of(order.id);
+  Step& step = step_of(order.id);
   Tensors out;
-  for (const std::string& name : order.names) out.push_back(step.sums.of(parameter_of(actor, name)));
+  for (size_t i = 0; i < order.names.size(); ++i) {
+    const Tensor parameter = parameter_of(actor, order.names[i]);
+    if (const Tensor came = taken_from_passes(step, i, parameter); came.defined())
+      step.sums.accumulate(parameter, came);
+    out.push_back(step.sums.of(parameter));
+  }
+  step.tied_before.reset();
   return out;
 }
 

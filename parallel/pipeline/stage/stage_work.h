@@ -41,7 +41,7 @@ struct BackwardOrder {
   std::string replicas;  ///< as in CommitOrder, and its weight
   double total = 1;
   uint64_t meeting = 0;  ///< of its pass, if it has one of its own (BackwardOptions)
-  bool tied = false;     ///< other stages have copies of its parameters
+  std::vector<std::string> tied;  ///< parameters of which other stages have copies
 };
 
 /// Of which parameters (parameter_of()).

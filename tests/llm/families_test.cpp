@@ -1,0 +1,118 @@
+// Models that transformers wrote give its logits: in one process, and cut in any way.
+#include <catch2/catch.hpp>
+
+#include "data/formats/safetensors.h"
+
+#include "tests/llm/models.h"
+#include "tests/support/error_of.h"
+#include "tests/support/folder.h"
+#include "troupe/llm.h"
+#include "troupe/troupe.h"
+
+using namespace troupe;
+using namespace troupe::testing;
+
+TEST_CASE("models of each family give the logits that transformers gives") {
+  const std::string family = GENERATE(from_range(kFamilies));
+  CAPTURE(family);
+  const ModelValues values = model_values(family);
+  llm::Decoder model = llm::load_pretrained(model_folder(family), float32);
+  const NoGradGuard no_grad;
+  CHECK(largest_difference(model(values.ids), values.logits) < 1e-5);
+
+  llm::Decoder half = llm::load_pretrained(model_folder(family));
+  CHECK(half.options().dtype == bfloat16);
+  const Tensor last = half(values.ids).select(1, values.ids.size(1) - 1);
+  const double scale = ops::max(ops::abs(values.bf16)).item<double>();
+  CHECK(largest_difference(last, values.bf16) < 0.03 * std::max(scale, 1.0));
+}
+
+namespace {
+
+using Rank = parallel::ModuleStage<llm::Decoder>;
+
+struct World {
+  World(const std::vector<MeshDim>& dims, const llm::DecoderOptions& options) {
+    size_t ranks = 1;
+    for (const MeshDim& d : dims) ranks *= d.size;
+    cluster = Cluster::in_process(static_cast<int>(ranks) + 1, hosting<Rank>());
+    std::vector<Place> places;
+    for (size_t i = 1; i <= ranks; ++i) places.emplace_back(i);
+    model.emplace(parallel::spawn<Rank>(cluster->here(), Mesh(*cluster, dims, places), options));
+  }
+  std::unique_ptr<Cluster> cluster;
+  std::optional<parallel::ActorMesh<Rank>> model;
+};
+
+size_t size_of(const std::vector<MeshDim>& dims, const std::string& name) {
+  for (const MeshDim& d : dims)
+    if (d.name == name) return d.size;
+  return 1;
+}
+
+struct Step {
+  double loss;
+  std::map<std::string, Tensor> state;  // after the step
+};
+
+// One step of SGD on rows and what follows each token in them.
+Step step_on(const std::vector<MeshDim>& dims, parallel::Shard shard, const std::string& family,
+             const Tensor& ids) {
+  llm::DecoderOptions options = llm::read_config(model_folder(family));
+  options.dtype = float32;
+  World world(dims, options);
+  parallel::Pipelines pipelines(
+      world.cluster->here(), *world.model,
+      {.micro_batches = 1, .tied = llm::tied_stages(options, size_of(dims, "pp")), .shard = shard});
+  llm::load_pretrained(*world.model, model_folder(family));
+  optim::Distributed<optim::SGD> sgd(*world.model, {.lr = 0.1});
+  Step out;
+  {
+    autograd::Context context(*world.cluster);
+    const int64_t time = ids.size(1) - 1;
+    out.loss = pipelines.step(Value(ids.slice(1, 0, time)), Value(ids.slice(1, 1, time + 1))).loss;
+    sgd.step(context);
+  }
+  const Folder folder;
+  llm::save_pretrained(*world.model, options, folder.path.string());
+  out.state = datasets::read_safetensors_folder(folder.path.string());
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("a step of a model that lies on a mesh is that of one process") {
+  const std::string family = GENERATE(from_range(kFamilies));
+  CAPTURE(family);
+  const Tensor ids = model_values(family).ids;
+  const int64_t time = ids.size(1) - 1;
+  llm::Decoder alone = llm::load_pretrained(model_folder(family), float32);
+  const Tensor loss =
+      ops::cross_entropy(alone(ids.slice(1, 0, time)).flatten(0, 1), ids.slice(1, 1, time + 1).flatten());
+  autograd::backward(loss);
+  optim::SGD sgd(alone.parameters(), {.lr = 0.1});
+  sgd.step();
+  const Folder folder;
+  llm::save_pretrained(alone, folder.path.string());
+  const auto expected = datasets::read_safetensors_folder(folder.path.string());
+  const auto follows = [&](const std::vector<MeshDim>& dims, parallel::Shard shard) {
+    CAPTURE(dims.size(), dims[0].name, dims[0].size, static_cast<int>(shard));
+    const Step got = step_on(dims, shard, family, ids);
+    CHECK(got.loss == Approx(loss.item<double>()).margin(1e-5));
+    REQUIRE(got.state.size() == expected.size());
+    for (const auto& [name, tensor] : expected) {
+      CAPTURE(name);
+      REQUIRE(got.state.contains(name));
+      CHECK(largest_difference(got.state.at(name), tensor) < 1e-5);
+    }
+  };
+  follows({{"pp", 1}, {"tp", 2}}, parallel::Shard::none);
+  follows({{"pp", 2}}, parallel::Shard::none);
+  follows({{"dp", 2}, {"pp", 1}}, parallel::Shard::all);
+  if (family == "llama" || family == "gpt2") {
+    follows({{"pp", 1}, {"tp", 3}}, parallel::Shard::none);
+    follows({{"dp", 2}, {"pp", 2}, {"tp", 2}}, parallel::Shard::none);
+    follows({{"dp", 2}, {"pp", 1}, {"tp", 2}}, parallel::Shard::all);
+    follows({{"dp", 2}, {"pp", 2}, {"tp", 1}}, parallel::Shard::gradients);
+  }
+}

@@ -1,0 +1,8 @@
+// Language models: decoders of today's families, their files, adapters and generation.
+#pragma once
+#include "llm/config.h"
+#include "llm/decoder.h"
+#include "llm/pretrained.h"
+#include "parallel/pipeline/module_stage.h"
+#include "troupe/pipeline.h"
+#include "troupe/tensor_parallel.h"
