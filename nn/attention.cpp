@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "core/base/error.h"
 #include "core/tensor/creation.h"
 #include "nn/init.h"
@@ -10,7 +12,10 @@
 #include "ops/arithmetic.h"
 #include "ops/attention.h"
 #include "ops/dispatch/promote.h"
+#include "ops/logic.h"
 #include "ops/matmul.h"
+#include "ops/reduce.h"
+#include "ops/softmax.h"
 #include "ops/view.h"
 
 namespace troupe::nn {
@@ -30,6 +35,59 @@ void require(const char* what, const Tensor& x, int64_t width) {
 // [batch, time, heads * any] -> [batch, heads, time, any].
 Tensor parted(const Tensor& x, int64_t heads) {
   return ops::transpose(ops::reshape(x, {x.size(0), x.size(1), heads, x.size(2) / heads}), 1, 2);
+}
+
+// A mask as numbers that are added to scores.
+Tensor as_numbers(const Tensor& mask, DType t) {
+  if (mask.dtype() != boolean) return ops::to(mask, t);
+  return ops::where(mask, ops::wrapped(-HUGE_VAL, t, mask.device()), ops::wrapped(0, t, mask.device()));
+}
+
+// Both masks and the causal one, added up; of q and k [batch, heads, time, any].
+Tensor together(const AttentionMasks& masks, const Tensor& q, const Tensor& k, bool causal) {
+  const int64_t batch = q.size(0), heads = q.size(1), time = q.size(2), keys = k.size(2);
+  const DType t = compute_dtype(q.dtype());
+  Tensor all;
+  const auto take = [&](const char* what, const Tensor& mask, const Tensor& lies) {
+    if (mask.dtype() != boolean && !is_floating(mask.dtype()))
+      throw_invalid(
+          fmt::format("[multihead_attention] {} must be bool or floating, got {}", what, mask.summary()));
+    const Tensor numbers = as_numbers(lies, t);
+    all = all.defined() ? ops::add(all, numbers) : numbers;
+  };
+  if (const Tensor& m = masks.attn_mask; m.defined()) {
+    const bool each = m.shape() == Shape{batch * heads, time, keys};
+    if (!each && m.shape() != Shape{time, keys})
+      throw_invalid(fmt::format("[multihead_attention] attn_mask is {}, expected [{}, {}] or [{}, {}, {}]",
+                                m.summary(), time, keys, batch * heads, time, keys));
+    take("attn_mask", m, each ? ops::reshape(m, {batch, heads, time, keys}) : m);
+  }
+  if (const Tensor& m = masks.key_padding_mask; m.defined()) {
+    if (m.shape() != Shape{batch, keys})
+      throw_invalid(fmt::format("[multihead_attention] key_padding_mask is {}, expected [{}, {}]",
+                                m.summary(), batch, keys));
+    take("key_padding_mask", m, ops::reshape(m, {batch, 1, 1, keys}));
+  }
+  if (causal) {
+    const Tensor later = ops::logical_not(ops::tril(ones({time, keys}, {boolean, q.device()})));
+    all = ops::add(all, as_numbers(later, t));
+  }
+  return all;
+}
+
+// mix() with numbers that are added to the scores.
+Tensor masked_mix(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, Dropout& dropout) {
+  const auto thinned = [&](DType t) {
+    const double scale = 1 / std::sqrt(static_cast<double>(q.size(3)));
+    const Tensor scores = ops::mul(ops::matmul(ops::to(q, t), ops::transpose(ops::to(k, t), 2, 3)), scale);
+    const Tensor sum = ops::add(scores, mask),
+                 nothing = ops::eq(ops::amax(sum.detach(), -1, true), -HUGE_VAL);
+    const Tensor weights = ops::where(nothing, 0.0, ops::softmax(ops::where(nothing, 0.0, sum), -1));
+    return ops::matmul(dropout(weights), ops::to(v, t));
+  };
+  const Tensor mix = dropout.idle() ? ops::scaled_dot_product_attention(q, k, v, mask)
+                                    : ops::rounded_once(v.dtype(), thinned);
+  return ops::reshape(ops::transpose(mix, 1, 2), {q.size(0), q.size(2), q.size(1) * q.size(3)});
 }
 
 // q [batch, heads, time, any], k and v [batch, heads, keys, any] -> [batch, time, heads * any].
@@ -71,11 +129,8 @@ Tensor MultiheadAttention::mixed(const Tensor& x) {
   return mixed_heads(ops::linear(x, in_proj_weight, in_proj_bias), heads_, causal_, dropout_);
 }
 
-Tensor MultiheadAttention::together(const Tensor& q, const Tensor& k, const Tensor& v) {
-  return mix(q, k, v, causal_, dropout_);
-}
-
-Tensor MultiheadAttention::operator()(const Tensor& query, const Tensor& key, const Tensor& value) {
+Tensor MultiheadAttention::mixed(const Tensor& query, const Tensor& key, const Tensor& value,
+                                 const AttentionMasks& masks) {
   const int64_t width = out_proj.weight.size(0);
   int64_t part = 0;
   const auto project = [&](const char* what, const Tensor& x) {  // [batch, heads, time, width / heads]
@@ -86,7 +141,13 @@ Tensor MultiheadAttention::operator()(const Tensor& query, const Tensor& key, co
     return parted(ops::linear(x, weight, bias), heads_);
   };
   const Tensor q = project("the query", query), k = project("the key", key), v = project("the value", value);
-  return seen(out_proj(together(q, k, v)));
+  if (masks.empty()) return mix(q, k, v, causal_, dropout_);
+  return masked_mix(q, k, v, together(masks, q, k, causal_), dropout_);
+}
+
+Tensor MultiheadAttention::operator()(const Tensor& query, const Tensor& key, const Tensor& value,
+                                      const AttentionMasks& masks) {
+  return seen(out_proj(mixed(query, key, value, masks)));
 }
 
 void MultiheadAttention::members(Members& m) {

@@ -12,6 +12,15 @@ struct MultiheadAttentionOptions {
   DType dtype = float32;
 };
 
+/// What queries do not see, as in PyTorch's modules: of bools what is true (the reverse of
+/// ops::scaled_dot_product_attention), and numbers that are added to the scores. A query that sees nothing
+/// gets zeros of values.
+struct AttentionMasks {
+  Tensor attn_mask = {};         ///< [time, keys], or [batch * heads, time, keys]
+  Tensor key_padding_mask = {};  ///< [batch, keys]
+  bool empty() const { return !attn_mask.defined() && !key_padding_mask.defined(); }
+};
+
 /// Queries look at keys and take a mix of the values, in several heads: x [batch, time, width]. Parameters
 /// are named as PyTorch's. The projection of the inputs starts by Glorot's rule, biases at 0, out_proj as
 /// Linear.
@@ -24,7 +33,8 @@ class MultiheadAttention : public Layer {
   /// Of x to itself.
   Tensor forward(const Tensor& x) override;
   /// query [batch, time, width], key and value [batch, keys, width] -> [batch, time, width].
-  Tensor operator()(const Tensor& query, const Tensor& key, const Tensor& value);
+  Tensor operator()(const Tensor& query, const Tensor& key, const Tensor& value,
+                    const AttentionMasks& masks = {});
   using Layer::operator();
   void members(Members& m) override;
   void reset(Generator& generator) override;
@@ -37,7 +47,7 @@ class MultiheadAttention : public Layer {
  private:
   friend class TransformerEncoderLayer;
   Tensor mixed(const Tensor& x);  // what goes into out_proj, of x to itself
-  Tensor together(const Tensor& q, const Tensor& k, const Tensor& v);
+  Tensor mixed(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionMasks& masks);
 
   int64_t heads_;
   bool causal_;

@@ -14,3 +14,4 @@
 #include "nn/sequential.h"
 #include "nn/summary.h"
 #include "nn/transformer.h"
+#include "nn/transformer_stack.h"

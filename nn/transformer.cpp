@@ -42,16 +42,23 @@ TransformerEncoderLayer::TransformerEncoderLayer(int64_t width, int64_t heads, c
       gelu_(is_gelu(o.activation)),
       norm_first_(o.norm_first) {}
 
-Tensor TransformerEncoderLayer::forward(const Tensor& x) {
+Tensor TransformerEncoderLayer::forward(const Tensor& x) { return run(x, {}); }
+
+Tensor TransformerEncoderLayer::operator()(const Tensor& x, const AttentionMasks& masks) {
+  return seen(run(x, masks));
+}
+
+Tensor TransformerEncoderLayer::run(const Tensor& x, const AttentionMasks& masks) {
   if (norm_first_) {
-    const Tensor y = attend(norm1(x), x);
+    const Tensor y = attend(norm1(x), x, masks);
     return feed(norm2(y), y);
   }
-  const Tensor y = norm1(attend(x, x));
+  const Tensor y = norm1(attend(x, x, masks));
   return norm2(feed(y, y));
 }
 
-Tensor TransformerEncoderLayer::attend(const Tensor& x, const Tensor& to) {
+Tensor TransformerEncoderLayer::attend(const Tensor& x, const Tensor& to, const AttentionMasks& masks) {
+  if (!masks.empty()) return ops::add(to, dropout1(self_attn(x, x, x, masks)));
   if (self_attn.observed()) return ops::add(to, dropout1(self_attn(x)));
   return added(to, self_attn.out_proj, dropout1, self_attn.mixed(x));
 }

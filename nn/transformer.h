@@ -31,6 +31,9 @@ class TransformerEncoderLayer : public Layer {
   TransformerEncoderLayer(int64_t width, int64_t heads, const Options& options = {});
 
   Tensor forward(const Tensor& x) override;
+  /// The same with masks of what positions do not see.
+  Tensor operator()(const Tensor& x, const AttentionMasks& masks);
+  using Layer::operator();
   void members(Members& m) override;
   std::string str() const override;
 
@@ -40,7 +43,8 @@ class TransformerEncoderLayer : public Layer {
   Dropout dropout, dropout1, dropout2;  ///< between the linear layers; of what each half adds
 
  private:
-  Tensor attend(const Tensor& x, const Tensor& to);
+  Tensor attend(const Tensor& x, const Tensor& to, const AttentionMasks& masks);
+  Tensor run(const Tensor& x, const AttentionMasks& masks);
   Tensor feed(const Tensor& x, const Tensor& to);
 
   bool gelu_, norm_first_;
