@@ -31,6 +31,16 @@ nn::Linear undrawn(const DecoderOptions& o) {
   return whole;
 }
 
+// Calls f with the name and the module of each projection of a layer that has it.
+template <class F>
+void for_each_projection(DecoderLayer& layer, const F& f) {
+  f("q_proj", layer.self_attn.q_proj), f("k_proj", layer.self_attn.k_proj),
+      f("v_proj", layer.self_attn.v_proj);
+  f("o_proj", layer.self_attn.o_proj);
+  if (layer.mlp.gate_proj) f("gate_proj", *layer.mlp.gate_proj);
+  f("up_proj", layer.mlp.up_proj), f("down_proj", layer.mlp.down_proj);
+}
+
 Tensor positions_of(const Tensor& x) {
   return ops::unsqueeze(arange(x.size(1), TensorOptions{int64, x.device()}), 0);
 }
@@ -50,6 +60,7 @@ Decoder::Decoder(const Mesh& mesh, const DecoderOptions& options) {
 void Decoder::make(const DecoderOptions& o, const parallel::StageLayers& own) {
   check(o);
   options_ = o;
+  options_.lora.reset();
   const bool first = own.first(), last = own.last();
   whole_ = first && last && tp_.size() <= 1;
   if (first) {
@@ -68,6 +79,25 @@ void Decoder::make(const DecoderOptions& o, const parallel::StageLayers& own) {
   const NoGradGuard no_grad;
   if (first) ops::mul_(embed_tokens->module.weight, o.initializer_range);
   if (embed_positions) ops::mul_(embed_positions->weight, o.initializer_range);
+  if (o.lora) adapt(*o.lora);
+}
+
+void Decoder::adapt(const LoraOptions& lora) {
+  if (options_.lora) throw_invalid("[lora] there are adapters already: merge or drop them first");
+  check(lora);
+  requires_grad_(false);
+  for (auto& [number, layer] : layers)
+    for_each_projection(layer, [&](const std::string& name, auto& projection) {
+      if (std::ranges::find(lora.target_modules, name) != lora.target_modules.end()) projection.adapt(lora);
+    });
+  options_.lora = lora;
+}
+
+void Decoder::drop_adapters(bool merge) {
+  for (auto& [number, layer] : layers)
+    for_each_projection(layer, [&](const std::string&, auto& projection) { projection.drop_adapter(merge); });
+  options_.lora.reset();
+  requires_grad_(true);
 }
 
 void Decoder::reset(Generator& generator) {

@@ -46,6 +46,12 @@ class Decoder final : public nn::Module {
   /// whole.
   Task<Tensor> next(Tensor ids, Tensor positions, Tensor last, Past* past);
 
+  /// Gives each layer adapters, and freezes everything else. `invalid` if it has some, and as check().
+  void adapt(const LoraOptions& options);
+  /// Takes the adapters away, and trains everything again. With `merge` the weights do from now on what both
+  /// did.
+  void drop_adapters(bool merge);
+
   void members(nn::Members& m) override;
   void reset(Generator& generator) override;
   std::string str() const override;

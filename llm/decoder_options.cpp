@@ -27,6 +27,23 @@ const std::vector<std::string>& model_types() {
   return types;
 }
 
+const std::vector<std::string>& projection_names() {
+  static const std::vector<std::string> names{"q_proj",    "k_proj",  "v_proj",   "o_proj",
+                                              "gate_proj", "up_proj", "down_proj"};
+  return names;
+}
+
+void check(const LoraOptions& o) {
+  if (o.r < 1) throw_invalid(fmt::format("[lora] r is {}, expected at least 1", o.r));
+  if (o.lora_dropout < 0 || o.lora_dropout >= 1)
+    throw_invalid(fmt::format("[lora] lora_dropout is {}, expected a number in [0, 1)", o.lora_dropout));
+  if (o.target_modules.empty()) throw_invalid("[lora] target_modules is empty: name at least one projection");
+  for (const std::string& name : o.target_modules)
+    if (std::ranges::find(projection_names(), name) == projection_names().end())
+      throw_invalid(fmt::format("[lora] target_modules has \"{}\", expected some of {}", name,
+                                fmt::join(projection_names(), ", ")));
+}
+
 int64_t DecoderOptions::window_of(int64_t layer) const {
   const bool has = windowed.empty() || windowed[static_cast<size_t>(layer)];
   return has ? sliding_window : 0;
@@ -62,6 +79,7 @@ void check(const DecoderOptions& o) {
   if (!o.windowed.empty() && static_cast<int64_t>(o.windowed.size()) != o.num_hidden_layers)
     throw_invalid(fmt::format("[decoder] layer_types names {} layers, expected num_hidden_layers, {}",
                               o.windowed.size(), o.num_hidden_layers));
+  if (o.lora) check(*o.lora);
   if (!is_floating(o.dtype))
     throw_invalid(fmt::format("[decoder] dtype is {}, expected a floating one", name(o.dtype)));
 }

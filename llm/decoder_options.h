@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/tensor/dtype.h"
+#include "llm/lora_options.h"
 #include "ops/rotary.h"
 
 namespace troupe::llm {
@@ -47,6 +48,8 @@ struct DecoderOptions {
 
   double initializer_range = 0.02;  ///< deviation of weights at the start
   DType dtype = float32;
+  /// With adapters, which alone are trained then: everything else is frozen.
+  std::optional<LoraOptions> lora = {};
 
   int64_t key_value_heads() const { return num_key_value_heads ? num_key_value_heads : num_attention_heads; }
   int64_t head_width() const { return head_dim ? head_dim : hidden_size / num_attention_heads; }

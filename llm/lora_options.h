@@ -16,6 +16,12 @@ struct LoraOptions {
   /// The projections of each layer that get one, of "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj",
   /// "up_proj", "down_proj".
   std::vector<std::string> target_modules = {"q_proj", "v_proj"};
+  bool operator==(const LoraOptions&) const = default;
 };
+
+/// The projections that a layer has.
+const std::vector<std::string>& projection_names();
+/// `invalid`, naming the field, unless adapters can be made of them.
+void check(const LoraOptions& options);
 
 }  // namespace troupe::llm

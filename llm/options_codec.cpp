@@ -13,7 +13,7 @@ namespace {
 auto sizes_in(llm::DecoderOptions& o) {
   return std::tie(o.model_type, o.vocab_size, o.hidden_size, o.intermediate_size, o.num_hidden_layers,
                   o.num_attention_heads, o.num_key_value_heads, o.head_dim, o.max_position_embeddings,
-                  o.rotary, o.rope, o.local_rope, o.sliding_window, o.windowed, o.dtype);
+                  o.rotary, o.rope, o.local_rope, o.sliding_window, o.windowed, o.dtype, o.lora);
 }
 auto forms_in(llm::DecoderOptions& o) {
   return std::tie(o.norm, o.norm_eps, o.norm_adds_one, o.post_norms, o.qk_norm, o.hidden_act, o.gated,

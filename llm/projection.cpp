@@ -33,7 +33,7 @@ nn::Linear zero(int64_t in, int64_t out, DType dtype) {
 
 double checked_scaling(const LoraOptions& o, bool adapted) {
   if (adapted) throw_invalid("[lora] there is an adapter already: merge it or drop it first");
-  if (o.r < 1) throw_invalid(fmt::format("[lora] r is {}, expected at least 1", o.r));
+  check(o);
   return o.lora_alpha / (o.use_rslora ? std::sqrt(static_cast<double>(o.r)) : static_cast<double>(o.r));
 }
 

@@ -26,7 +26,7 @@ class ColumnProjection final : public nn::Layer {
   void members(nn::Members& m) override;
   void reset(Generator& generator) override;
   std::string str() const override { return linear.str(); }
-  /// Gives it an adapter, whose values start anew. `invalid` if it has one, and for an r below 1.
+  /// Gives it an adapter, whose values start anew. `invalid` if it has one, and as check().
   void adapt(const LoraOptions& options);
   /// Takes the adapter away. With `merge` the weight does from now on what both did.
   void drop_adapter(bool merge);

@@ -39,7 +39,7 @@ PAGES = [
      "parallel/sharded/shard.h parallel/sharded/sharded.h parallel/sharded/rank_bytes.h parallel/data/replicas_report.h"),
     ("tensor_parallel", "Tensor parallelism", "troupe/tensor_parallel.h", "parallel/mesh/actor_mesh.h parallel/mesh/weighted_mean.h parallel/tensor/convert.h "
      "parallel/tensor/linear.h parallel/tensor/vocabulary.h parallel/tensor/transformer.h parallel/sharded/sharded_encoder_layer.h parallel/tensor/placement.h parallel/tensor/whole_model.h"),
-    ("language_models", "Language models", "troupe/llm.h", "llm/decoder.h llm/decoder_options.h llm/config.h llm/pretrained.h llm/decoder_layer.h llm/lora_options.h"),
+    ("language_models", "Language models", "troupe/llm.h", "llm/decoder.h llm/decoder_options.h llm/config.h llm/pretrained.h llm/decoder_layer.h llm/lora_options.h llm/adapters.h"),
     ("layouts", "Layouts", "troupe/layout.h", "parallel/layout/layout.h parallel/layout/build.h"),
     ("groups", "Groups", "troupe/groups.h", "collective/group.h collective/mesh.h collective/reduction.h"),
     ("data", "Data", "troupe/data.h", "data/datasets/dataset.h data/datasets/loader.h data/datasets/sampler.h data/datasets/padding.h data/datasets/prefetch.h data/datasets/csv.h data/datasets/text.h data/formats/safetensors.h data/formats/npy.h "
@@ -55,7 +55,7 @@ SIGNATURES = [("Members of Tensor", "core/tensor/tensor_methods.h")] + [
 HIDDEN = re.compile(r"\b(internal|detail|testing)\b")
 # Public for the library's own sake: programs do not use them.
 OURS = {"Edge", "ViewOrigin", "TensorImpl", "TensorData", "ThenResult", "install_distributed", "install_modules",
-        "builtin_actors", "install_meshes", "install_whole_models", "install_pretrained", "own_dropout", "whole_tensors", "count_sent_from_here", "count_sent_up_to_here", "rank_bytes", "expected_of", "bytes_table", "HasMemberParts", "MemberPart", "buckets_of", "ReplicaOf", "ModuleReplica", "set_accumulating", "anchor", "mesh_of_its_own", "workers_of", "put", "count_copies_once", "rank_in", "checked_sizes", "IsAlong", "LinearCut", "count_names", "FoundKernels", "refer_to_self", "set_parameter_finder", "as_source", "made_parts", "Drawn", "core_"}
+        "builtin_actors", "install_meshes", "install_whole_models", "install_pretrained", "install_adapters", "own_dropout", "whole_tensors", "count_sent_from_here", "count_sent_up_to_here", "rank_bytes", "expected_of", "bytes_table", "HasMemberParts", "MemberPart", "buckets_of", "ReplicaOf", "ModuleReplica", "set_accumulating", "anchor", "mesh_of_its_own", "workers_of", "put", "count_copies_once", "rank_in", "checked_sizes", "IsAlong", "LinearCut", "count_names", "FoundKernels", "refer_to_self", "set_parameter_finder", "as_source", "made_parts", "Drawn", "core_"}
 SETTINGS = """FULL_PATH_NAMES = YES
 STRIP_FROM_PATH = {root}
 GENERATE_HTML = NO

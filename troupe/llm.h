@@ -1,5 +1,6 @@
 // Language models: decoders of today's families, their files, adapters and generation.
 #pragma once
+#include "llm/adapters.h"
 #include "llm/config.h"
 #include "llm/decoder.h"
 #include "llm/pretrained.h"

@@ -42,6 +42,10 @@ constexpr CommonMethod<Tensor(std::string name)> kPiece{"model.piece"};
 constexpr CommonMethod<void(std::string file, std::string reader)> kTake{"model.take",
                                                                          {.uncancellable = true}};
 
+const std::byte* elements_of(const Tensor& t) {
+  return static_cast<const std::byte*>(t.storage()->data()) + t.storage_offset();
+}
+
 Task<std::vector<Holding>> pieces(Actor& actor, internal::actors::Invocation& call) {
   const Future<void> first = optim::first_values();
   co_await first;
@@ -50,8 +54,8 @@ Task<std::vector<Holding>> pieces(Actor& actor, internal::actors::Invocation& ca
   std::vector<Holding> all;
   std::map<const std::byte*, std::string> first_names;  // by where the elements are
   for (const auto& [name, tensor] : held->state_dict()) {
-    const auto elements = static_cast<const std::byte*>(tensor.storage()->data()) + tensor.storage_offset();
-    const std::string first = tensor.numel() ? first_names.emplace(elements, name).first->second : name;
+    const std::string first =
+        tensor.numel() ? first_names.emplace(elements_of(tensor), name).first->second : name;
     all.push_back({name, tensor.dtype(),
                    optim::fitted(owned, name, tensor.shape(), "[model] " + name).numbers(), first});
   }
@@ -68,16 +72,21 @@ Task<void> take(Actor& actor, internal::actors::Invocation& call, std::string fi
   const nn::HeldModule held(actor, call);
   const auto whole = open_whole(file, reader);
   const optim::Placements owned = tp::placements_of(actor);
+  const auto state = held->state_dict();
   std::map<std::string, Tensor> mine;
-  for (const auto& [name, tensor] : held->state_dict()) {
+  std::set<const std::byte*> given;  // where elements are that the file has by one of their names
+  for (const auto& [name, tensor] : state) {
     const Placement piece = optim::fitted(owned, name, tensor.shape(), "[model] " + name);
-    if (!whole->contains(name)) continue;  // another name of the tensor is there, or it stays as it is
+    if (!whole->contains(name)) continue;
+    given.insert(elements_of(tensor));
     const Tensor all = whole->tensor(name);
     if (all.shape() != piece.whole)
       throw_invalid(
           fmt::format("[model] {} is {} in {}, and {} here", name, all.summary(), file, piece.whole.str()));
     mine[name] = piece.is_all() ? all : piece.of(all);
   }
+  for (const auto& [name, tensor] : state)  // what the file has by no name stays as it is
+    if (!mine.contains(name) && !given.contains(elements_of(tensor))) mine[name] = tensor;
   held->load_state_dict(mine);
   optim::parameters_written();
 }

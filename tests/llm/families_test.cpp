@@ -3,11 +3,10 @@
 
 #include "data/formats/safetensors.h"
 
+#include "tests/llm/mesh_world.h"
 #include "tests/llm/models.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
-#include "troupe/llm.h"
-#include "troupe/troupe.h"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -29,27 +28,6 @@ TEST_CASE("models of each family give the logits that transformers gives") {
 
 namespace {
 
-using Rank = parallel::ModuleStage<llm::Decoder>;
-
-struct World {
-  World(const std::vector<MeshDim>& dims, const llm::DecoderOptions& options) {
-    size_t ranks = 1;
-    for (const MeshDim& d : dims) ranks *= d.size;
-    cluster = Cluster::in_process(static_cast<int>(ranks) + 1, hosting<Rank>());
-    std::vector<Place> places;
-    for (size_t i = 1; i <= ranks; ++i) places.emplace_back(i);
-    model.emplace(parallel::spawn<Rank>(cluster->here(), Mesh(*cluster, dims, places), options));
-  }
-  std::unique_ptr<Cluster> cluster;
-  std::optional<parallel::ActorMesh<Rank>> model;
-};
-
-size_t size_of(const std::vector<MeshDim>& dims, const std::string& name) {
-  for (const MeshDim& d : dims)
-    if (d.name == name) return d.size;
-  return 1;
-}
-
 struct Step {
   double loss;
   std::map<std::string, Tensor> state;  // after the step
@@ -60,7 +38,7 @@ Step step_on(const std::vector<MeshDim>& dims, parallel::Shard shard, const std:
              const Tensor& ids) {
   llm::DecoderOptions options = llm::read_config(model_folder(family));
   options.dtype = float32;
-  World world(dims, options);
+  DecoderMesh world(dims, options);
   parallel::Pipelines pipelines(
       world.cluster->here(), *world.model,
       {.micro_batches = 1, .tied = llm::tied_stages(options, size_of(dims, "pp")), .shard = shard});

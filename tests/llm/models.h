@@ -30,6 +30,20 @@ inline ModelValues model_values(const std::string& family) {
           of.at("greedy").get<std::vector<std::vector<int64_t>>>()};
 }
 
+/// Adapters that PEFT wrote, and what it made of them with SGD of 0.1.
+struct AdapterValues {
+  Tensor logits;  ///< of the last place
+  std::vector<double> losses;
+};
+inline std::string adapter_folder(const std::string& family) {
+  return std::string(kSourceFolder) + "/tests/oracle/language_models/adapters/" + family;
+}
+inline AdapterValues adapter_values(const std::string& family) {
+  const nlohmann::json all = read_oracle("language_models/values.json");
+  const auto& of = all.at("families").at(family).at("lora");
+  return {to_tensor(of.at("logits"), float32), of.at("losses").get<std::vector<double>>()};
+}
+
 inline double largest_difference(const Tensor& a, const Tensor& b) {
   return ops::max(ops::abs(ops::sub(a.to(float64), b.to(float64)))).item<double>();
 }

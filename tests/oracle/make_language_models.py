@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
 """Makes small random language models of each family as transformers writes them, with what it computes of them.
 
-    python3 make_language_models.py FOLDER      # torch and transformers from PyPI
+    python3 make_language_models.py FOLDER      # torch, transformers and peft from PyPI
+
+Also adapters of some of them as PEFT writes them (FOLDER/adapters/FAMILY), with logits and the losses of steps of SGD.
 
 FOLDER/FAMILY has config.json and the weights, all numbers of bfloat16; FOLDER/values.json, by family: ids [2, time], their logits in
 float32, those of the last place in bfloat16, and what greedy search adds to each row alone.
 """
+import copy
 import json
 import pathlib
 import sys
 
 import torch
 import transformers
+from peft import LoraConfig, get_peft_model
 from transformers import (Gemma2Config, Gemma3TextConfig, GemmaConfig, GPT2Config, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config,
                           AutoModelForCausalLM)
 
@@ -53,10 +57,37 @@ def greedy(model, row):
     return ids[0, row.shape[0]:].tolist()
 
 
+def adapted(family, config, folder):
+    """Adapters whose B is not zero, and three steps of theirs."""
+    torch.manual_seed(7)
+    base = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    spread(base)
+    lora = LoraConfig(r=4, lora_alpha=10, target_modules=["q_proj", "v_proj", "o_proj", "down_proj"], task_type="CAUSAL_LM")
+    model = get_peft_model(base, lora)
+    g = torch.Generator().manual_seed(13)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if "lora_" in name:
+                p.copy_((0.2 * torch.randn(p.shape, generator=g)).bfloat16().float())
+    ids = torch.randint(3, VOCABULARY, (2, TIME), generator=torch.Generator().manual_seed(11))
+    model.save_pretrained(folder / "adapters" / family)
+    (folder / "adapters" / family / "README.md").unlink(missing_ok=True)
+    with torch.no_grad():
+        logits = model(ids).logits
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    losses = []
+    for _ in range(3):
+        loss = torch.nn.functional.cross_entropy(model(ids[:, :-1]).logits.flatten(0, 1), ids[:, 1:].flatten())
+        losses.append(loss.item())
+        optimizer.zero_grad(), loss.backward(), optimizer.step()
+    return dict(logits=numbers(logits[:, -1]), losses=losses)
+
+
 def main(folder):
     folder.mkdir(parents=True, exist_ok=True)
     out = {}
     for family, config in FAMILIES.items():
+        fresh = copy.deepcopy(config)
         torch.manual_seed(7)
         config._attn_implementation = "eager"
         model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
@@ -69,7 +100,8 @@ def main(folder):
         # One family is in several files, as large models are.
         model.save_pretrained(folder / family, **({"max_shard_size": "20KB"} if family == "llama" else {}))
         (folder / family / "generation_config.json").unlink()
-        out[family] = dict(ids=dict(dtype="i64", shape=list(ids.shape), data=ids.reshape(-1).tolist()), logits=numbers(logits), bfloat16=numbers(half), greedy=tokens)
+        adapters = {"lora": adapted(family, fresh, folder)} if family in ("llama", "qwen3") else {}
+        out[family] = dict(**adapters, ids=dict(dtype="i64", shape=list(ids.shape), data=ids.reshape(-1).tolist()), logits=numbers(logits), bfloat16=numbers(half), greedy=tokens)
     (folder / "values.json").write_text(json.dumps(dict(torch=torch.__version__.split("+")[0], transformers=transformers.__version__,
                                                         families=out), separators=(",", ":")) + "\n")
 

@@ -7,6 +7,7 @@
 #include "autograd/distributed/optim/distributed_optimizer.h"
 #include "autograd/distributed/optim/module_actor.h"
 #include "collective/engine.h"
+#include "llm/adapters.h"
 #include "llm/pretrained.h"
 #include "net/sim/network.h"
 #include "net/socket/socket_transport.h"
@@ -36,7 +37,7 @@ std::shared_ptr<internal::rref::RefTable> install_layers(internal::actors::Worke
   parallel::StalenessMetrics::install(worker);
   parallel::install_meshes(worker);
   parallel::install_whole_models(worker);
-  llm::install_pretrained();
+  llm::install_pretrained(), llm::install_adapters();
   tp::MeetingsOfWorker::install(worker);
   internal::WaysOfWorker::install(worker);
   internal::watch::install_report_text(worker);
