@@ -78,8 +78,8 @@ class AdapterSource final : public parallel::WholeSource {
   std::vector<std::pair<std::string, Shape>> entries_;
 };
 
-void write_adapters(const std::map<std::string, LaterTensor>& all, const DecoderOptions& o, const std::string& folder,
-           const std::string& base) {
+void write_adapters(const std::map<std::string, LaterTensor>& all, const DecoderOptions& o,
+                    const std::string& folder, const std::string& base) {
   if (!o.lora) throw_invalid("[lora] the model has no adapters to write");
   if (o.model_type == "gpt2")
     throw_invalid(

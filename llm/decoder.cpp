@@ -140,21 +140,36 @@ Tensor Decoder::capped(const Tensor& logits) const {
   return cap > 0 ? ops::mul(ops::tanh(ops::div(logits, cap)), cap) : logits;
 }
 
-Tensor Decoder::operator()(const Tensor& ids) {
+Tensor Decoder::hidden(const Tensor& ids, const Tensor& positions, Past* past) {
   if (!whole_)
     throw_invalid(
         "[decoder] this is a part of a model that lies on a mesh: call its forward() in a method, or its "
         "Pipelines");
   if (!ids.defined() || ids.dim() != 2 || !ids.numel())
     throw_invalid(fmt::format("[decoder] the tokens are {}, expected int64 [batch, time]", ids.summary()));
-  const Tensor positions = positions_of(ids);
-  const DecoderPass pass = pass_of(positions);
+  DecoderPass pass = pass_of(positions);
+  pass.past = past;
   Tensor x = embedded(embed_tokens->module(ids).summand, positions);
   for (auto& [number, layer] : layers) {
     x = layer.attended(x, layer.attend(x, pass).summand);
     x = layer.fed(x, layer.feed(x).summand);
   }
-  return capped(lm_head->module((*norm)(x)));
+  return x;
+}
+
+Tensor Decoder::operator()(const Tensor& ids) {
+  return capped(lm_head->module(
+      (*norm)(hidden(ids, ids.defined() && ids.dim() == 2 ? positions_of(ids) : ids, nullptr))));
+}
+
+Tensor Decoder::next_alone(const Tensor& ids, const Tensor& positions, const Tensor& last_of, Past* past) {
+  const Tensor x = hidden(ids, positions, past).select(0, 0);
+  return capped(lm_head->module((*norm)(ops::index_select(x, 0, last_of))));
+}
+
+Device Decoder::device() const {
+  if (last()) return norm->weight.device();
+  return layers.empty() ? cpu : layers.begin()->second.input_layernorm.weight.device();
 }
 
 Task<Tensor> Decoder::forward(Tensor x) {

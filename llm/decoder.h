@@ -45,6 +45,10 @@ class Decoder final : public nn::Module {
   /// int64 [1, tokens]; `last` int64 [texts]: the places whose logits are wanted -> [texts, vocab_size],
   /// whole.
   Task<Tensor> next(Tensor ids, Tensor positions, Tensor last, Past* past);
+  /// Does so of a whole one, at once.
+  Tensor next_alone(const Tensor& ids, const Tensor& positions, const Tensor& last, Past* past);
+  /// The device of its parameters.
+  Device device() const;
 
   /// Gives each layer adapters, and freezes everything else. `invalid` if it has some, and as check().
   void adapt(const LoraOptions& options);
@@ -74,6 +78,7 @@ class Decoder final : public nn::Module {
   DecoderPass pass_of(const Tensor& positions) const;
   Tensor embedded(const Tensor& sum, const Tensor& positions) const;
   Tensor capped(const Tensor& logits) const;
+  Tensor hidden(const Tensor& ids, const Tensor& positions, Past* past);
 
   DecoderOptions options_;
   Group tp_;

@@ -48,7 +48,7 @@ struct DecoderOptions {
 
   double initializer_range = 0.02;  ///< deviation of weights at the start
   DType dtype = float32;
-  /// With adapters, which alone are trained then: everything else is frozen.
+  /// Adapters, which alone are trained if there are some: everything else is frozen.
   std::optional<LoraOptions> lora = {};
 
   int64_t key_value_heads() const { return num_key_value_heads ? num_key_value_heads : num_attention_heads; }

@@ -75,7 +75,7 @@ Tensor together(const AttentionMasks& masks, const Tensor& q, const Tensor& k, b
   return all;
 }
 
-// mix() with numbers that are added to the scores.
+// Does as mix(), with numbers that are added to the scores.
 Tensor masked_mix(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, Dropout& dropout) {
   const auto thinned = [&](DType t) {
     const double scale = 1 / std::sqrt(static_cast<double>(q.size(3)));

@@ -22,7 +22,7 @@ LayerNormOptions norm_options(const Options& o) {
   return {.eps = o.layer_norm_eps, .bias = o.bias, .dtype = o.dtype};
 }
 
-// residual + dropout(layer(x)), in one pass where nobody looks.
+// Gives residual + dropout(layer(x)), in one pass where nobody looks.
 Tensor added(const Tensor& residual, Linear& layer, Dropout& dropout, const Tensor& x) {
   if (!dropout.idle() || dropout.observed() || layer.observed()) return ops::add(residual, dropout(layer(x)));
   return ops::linear_add(x, layer.weight, layer.bias, residual);

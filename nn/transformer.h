@@ -31,7 +31,7 @@ class TransformerEncoderLayer : public Layer {
   TransformerEncoderLayer(int64_t width, int64_t heads, const Options& options = {});
 
   Tensor forward(const Tensor& x) override;
-  /// The same with masks of what positions do not see.
+  /// Does so with masks of what positions do not see.
   Tensor operator()(const Tensor& x, const AttentionMasks& masks);
   using Layer::operator();
   void members(Members& m) override;

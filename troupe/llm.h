@@ -3,6 +3,7 @@
 #include "llm/adapters.h"
 #include "llm/config.h"
 #include "llm/decoder.h"
+#include "llm/generate.h"
 #include "llm/pretrained.h"
 #include "parallel/pipeline/module_stage.h"
 #include "troupe/pipeline.h"

@@ -135,8 +135,7 @@ TEST_CASE("adapters that do not fit are refused before anything changes") {
   llm::Decoder model = llm::load_pretrained(model_folder("llama"), float32);
   const auto refused = [&](const std::string& config, const std::string& text) {
     const Folder folder;
-    std::filesystem::copy(adapter_folder("llama"), folder.path,
-                          std::filesystem::copy_options::recursive);
+    std::filesystem::copy(adapter_folder("llama"), folder.path, std::filesystem::copy_options::recursive);
     if (!config.empty()) std::ofstream(folder.path / "adapter_config.json") << config;
     CHECK_THAT(error_of([&] { llm::load_adapters(model, folder.path.string()); }).what(),
                Catch::Contains(text));
