@@ -50,6 +50,9 @@ class TextBatch {
   /// What was written of a text so far. It is there until take(), or drop().
   std::vector<int64_t> written(int64_t text) const;
   bool ended(int64_t text) const;
+  /// Whether it is written, or has ended and was not taken.
+  bool knows(int64_t text) const { return texts_.contains(text) || ended_.contains(text); }
+  size_t size() const { return texts_.size(); }  ///< texts that are written
   /// Gives what one wrote that has ended, and forgets it.
   std::vector<int64_t> take(int64_t text);
   const PageBook& book() const& { return book_; }

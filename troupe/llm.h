@@ -5,6 +5,7 @@
 #include "llm/decoder.h"
 #include "llm/generate.h"
 #include "llm/pretrained.h"
+#include "llm/serve_model.h"
 #include "parallel/pipeline/module_stage.h"
 #include "troupe/pipeline.h"
 #include "troupe/tensor_parallel.h"

@@ -15,6 +15,7 @@
 #include "core/async/waiting.h"
 #include "core/base/random_bytes.h"
 #include "core/base/shown.h"
+#include "llm/model_server.h"
 #include "net/address.h"
 #include "net/sim/network.h"
 #include "net/socket/loop/own_address.h"
@@ -39,6 +40,7 @@ constexpr Duration kLastWords = std::chrono::seconds(1);  // to those that come 
 internal::actors::TypeRegistry with_builtin(internal::actors::TypeRegistry hosting) {
   for (auto& type : nn::hosted_module_types(hosting)) hosting.push_back(std::move(type));
   for (auto& type : parallel::builtin_actors()) hosting.push_back(std::move(type));
+  for (auto& type : llm::builtin_actors()) hosting.push_back(std::move(type));
   for (auto& type : parallel::server_actors()) hosting.push_back(std::move(type));
   return hosting;
 }
