@@ -15,7 +15,7 @@ endif()
 # Headers include each other from the root of the source folder: "core/tensor/tensor.h". Others see them below troupe/, so that
 # none of these names lies on their include path.
 set(public_include ${PROJECT_BINARY_DIR}/include)
-set(layers core ops net autograd actors nn optim data rref collective parallel tools)
+set(layers core ops net autograd actors nn optim data rref collective parallel llm tools)
 string(JOIN "|" layer_pattern ${layers})
 set(headers)
 foreach(layer ${layers} troupe)
@@ -53,8 +53,8 @@ endfunction()
 # troupe_products(static|shared TYPE): both are of the same objects; one is installed unless asked otherwise.
 function(troupe_products kind type)
   troupe_product(troupe_${kind} ${type} troupe PUBLIC_LINK Threads::Threads
-    LINK fmt::fmt spdlog::spdlog DNNL::dnnl CapnProto::capnp OpenSSL::SSL OpenSSL::Crypto CAF::core ZLIB::ZLIB ${cuda_libraries}
-    OBJECTS core ops net autograd actors nn optim data rref autograd_distributed collective parallel troupe)
+    LINK fmt::fmt spdlog::spdlog DNNL::dnnl CapnProto::capnp OpenSSL::SSL OpenSSL::Crypto CAF::core ZLIB::ZLIB ${TROUPE_ICU_LIBRARIES} ${cuda_libraries}
+    OBJECTS core ops net autograd actors nn optim data rref autograd_distributed collective parallel llm troupe)
   set_target_properties(troupe_${kind} PROPERTIES OUTPUT_NAME troupe)
   if(TROUPE_CUDA)  # of an archive the linker takes what it is asked for
     target_link_options(troupe_${kind} INTERFACE -Wl,-u,troupe_device_cuda)
@@ -107,5 +107,9 @@ install(FILES ${PROJECT_BINARY_DIR}/TroupeConfig.cmake ${PROJECT_BINARY_DIR}/Tro
               ${PROJECT_SOURCE_DIR}/cmake/coroutines.cmake ${PROJECT_SOURCE_DIR}/cmake/coroutine_probe.cpp
         DESTINATION ${package_folder} COMPONENT common)
 file(RELATIVE_PATH TROUPE_PC_INCLUDE ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_FULL_INCLUDEDIR})
+set(TROUPE_PC_ICU)
+if(TROUPE_ICU)
+  set(TROUPE_PC_ICU " icu-i18n icu-uc")
+endif()
 configure_file(${PROJECT_SOURCE_DIR}/cmake/troupe.pc.in ${PROJECT_BINARY_DIR}/troupe.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/troupe.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT common)

@@ -25,6 +25,7 @@ VENDOR = [
     (r"nccl", [r"collective/nccl/", r"(support/)?sim_cuda/"]),
     (r"ucp/|ucs/", [r"net/ucx/"]),
     (r"microhttpd\.h", [r"tools/dashboard/"]),
+    (r"unicode/", [r"llm/text_pieces\.cpp"]),
     (r"zlib\.h", [r"data/", r"tests/data/"]),
     (r"CLI/", [r"tools/", r"examples/", r"bench/"]),
     (r"spdlog/", [r"core/base/log\.cpp"]),

@@ -9,6 +9,7 @@
 #include "data/datasets/prefetch.h"
 #include "data/datasets/sampler.h"
 #include "data/datasets/text.h"
+#include "data/datasets/token_file.h"
 #include "data/formats/npy.h"
 #include "data/formats/safetensors.h"
 #include "data/formats/summary.h"

@@ -6,6 +6,7 @@
 #include "llm/generate.h"
 #include "llm/pretrained.h"
 #include "llm/serve_model.h"
+#include "llm/tokenizer.h"
 #include "parallel/pipeline/module_stage.h"
 #include "troupe/pipeline.h"
 #include "troupe/tensor_parallel.h"
