@@ -142,7 +142,11 @@ Decoder load_pretrained(const std::string& folder, std::optional<DType> dtype) {
   Decoder model(options);
   std::map<std::string, Tensor> state;
   for (const std::string& name : source.names()) state[name] = source.tensor(name);
-  model.load_state_dict(state);
+  try {
+    model.load_state_dict(state);
+  } catch (const Error& e) {
+    throw_invalid(fmt::format("[llm] {}: {}", folder, e.message()));
+  }
   return model;
 }
 

@@ -13,6 +13,7 @@
 #include <troupe/gradients.h>
 #include <troupe/groups.h>
 #include <troupe/layout.h>
+#include <troupe/llm.h>
 #include <troupe/operators.h>
 #include <troupe/pipeline.h>
 #include <troupe/profile.h>

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include "tests/process/launcher.h"
@@ -278,7 +279,7 @@ TEST_CASE("a model trains the same however its layers, replicas and state are cu
 TEST_CASE("every example prints its help and trains nothing", "[process]") {
   for (const char* name : {"quickstart", "digits", "data_parallel", "sharded", "spirals", "pinn", "mnist_cnn",
                            "char_transformer", "pipeline", "char_pipeline", "stalls", "recommender",
-                           "cartpole", "rnn_remote", "own_function"}) {
+                           "cartpole", "rnn_remote", "own_function", "llm", "chat"}) {
     Process help({program(name), "--help"});
     CHECK(help.exit_code() == 0);
     INFO(name << help.output);
@@ -434,4 +435,53 @@ TEST_CASE("examples refuse bad input with one line", "[process]") {
     const std::string who = has_driver ? "w0" : command[0];
     CHECK(process.errors.find(who + ": error: ") != std::string::npos);
   }
+}
+
+TEST_CASE("a language model is trained from nothing, tuned by adapters, and served, in one process or many") {
+  const Folder folder;
+  const auto at = [&](const char* name) { return (folder.path / name).string(); };
+  std::filesystem::create_directory(folder.path / "start");
+  std::ofstream(at("start/config.json"))
+      << R"({"model_type": "llama", "vocab_size": 422, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
+             "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128, "tie_word_embeddings": true})";
+  std::filesystem::copy_file(std::string(kOracleFolder) + "/tokenizers/gpt2.json",
+                             at("start/tokenizer.json"));
+  Process probe({program("llm"), kText, "--config", at("start/config.json"), "--chart", at("chart.svg"),
+                 "--steps", "1"});
+  if (probe.exit_code(); probe.errors.find("has no ICU") != std::string::npos)
+    return skip_test("this build has no ICU");
+  const std::vector<std::string> few{"--steps", "12", "--batch", "4", "--context", "16"};
+  const auto with = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), few.begin(), few.end());
+    flags.push_back(kText);
+    return flags;
+  };
+  const std::string first =
+      run("llm", with({"--config", at("start/config.json"), "--out", at("base"), "--prompt", "The end"}));
+  CHECK(first.find("The end") != std::string::npos);
+  const double before = number_after(first, "validation loss ");
+  const std::string cut =
+      run("llm", with({"--config", at("start/config.json"), "--mesh", "pp=2,tp=2", "--out", at("cut")}), 4);
+  CHECK(number_after(cut, "validation loss ") < 6.1);  // the logarithm of 422 is 6.05
+  const std::string tuned = run(
+      "llm",
+      with({"--model", at("base"), "--lora", "2", "--mesh", "tp=2", "--lr", "0.01", "--out", at("tuned")}),
+      2);
+  CHECK(number_after(tuned, "validation loss ") < before);
+  CHECK(std::filesystem::exists(at("tuned/adapter_model.safetensors")));
+  CHECK(!std::filesystem::exists(at("tuned/model.safetensors")));
+
+  Process chat({kTroupeCommand, "run", "-n", "2", program("chat"), at("base"), "--adapters", at("tuned"),
+                "--prompt", "The end", "--tokens", "5"});
+  const int code = chat.exit_code();
+  INFO(chat.output << chat.errors);
+  CHECK(code == 0);
+  CHECK(chat.output.size() > 2);
+  CHECK(chat.nothing_left());
+  Process wrong({program("chat"), at("base"), "--prompt", "The end", "--pages", "1"});
+  CHECK(wrong.exit_code() == 1);
+  CHECK_THAT(wrong.errors, Catch::Contains("are more than the cache, 1 pages of 16"));
+  Process both({program("llm"), kText, "--model", at("base"), "--config", at("start/config.json")});
+  CHECK(both.exit_code() == 1);
+  CHECK_THAT(both.errors, Catch::Contains("give either --model FOLDER"));
 }
