@@ -6,8 +6,8 @@
 
 namespace troupe::nn {
 
-/// Rows by numbers: ids int64 [..] -> [.., width]. The table starts standard normal; but row padding_idx, if there is one
-/// (negative: from the end), starts at 0 and gets no gradient.
+/// Rows by numbers: ids int64 [..] -> [.., width]. The table starts standard normal; but row padding_idx, if
+/// there is one (negative: from the end), starts at 0 and gets no gradient.
 class Embedding : public Layer {
  public:
   /// Initial values as Linear's; `invalid` if a size is below 1; so in EmbeddingBag.

@@ -323,9 +323,11 @@ std::map<std::string, Tensor> Module::state_dict() {
   return out;
 }
 
-void Module::load_state_dict(const std::map<std::string, Tensor>& state) {
+LoadedState Module::load_state_dict(const std::map<std::string, Tensor>& state,
+                                    const LoadStateOptions& options) {
   const std::map<std::string, Tensor> mine = state_of(*this);
   std::vector<std::string> known;
+  LoadedState report;
   std::string faults;
   std::map<const TensorImpl*, std::string> given;  // the first of a tensor's names that the state has
   for (const auto& [name, t] : mine) {
@@ -344,16 +346,21 @@ void Module::load_state_dict(const std::map<std::string, Tensor>& state) {
           "names alone";
   }
   for (const auto& [name, t] : mine)
-    if (!state.contains(name) && !given.contains(t.impl()))
-      faults += "; missing " + name + " " + t.shape().str();
+    if (!state.contains(name) && !given.contains(t.impl())) {
+      report.missing.push_back(name);
+      if (options.strict) faults += "; missing " + name + " " + t.shape().str();
+    }
   for (const auto& [name, t] : state) {
     if (mine.contains(name)) continue;
+    report.unexpected.push_back(name);
+    if (!options.strict) continue;
     const std::string near = nearest(name, known);
     faults += "; unexpected " + name + (near.empty() ? "" : " (did you mean " + near + "?)");
   }
   if (!faults.empty()) throw_invalid("[load_state_dict] the state does not fit" + faults);
   NoGradGuard off;
   for (const auto& [impl, name] : given) Tensor(mine.at(name)).copy_(state.at(name));
+  return report;
 }
 
 std::map<std::string, Tensor> Module::rng_state() {

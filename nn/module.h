@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <new>
 #include <string>
 #include <utility>
@@ -39,6 +40,14 @@ class Members {
 };
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+struct LoadStateOptions {
+  bool strict = true;  ///< the names are those that there are; else what both have is loaded
+};
+/// What a load left as it was, and what it left over.
+struct LoadedState {
+  std::vector<std::string> missing, unexpected;
+};
 
 /// Where the initial values of a layer come from: numbers [first, end) of a stream or generator.
 struct Drawn {
@@ -81,6 +90,16 @@ class Module {
   NamedTensors named_buffers();
   /// Direct children.
   std::vector<std::pair<std::string, Module*>> children();
+  /// The module of that name inside, "encoder.0.fc"; this one for "". `invalid`, with the nearest name, if
+  /// there is none.
+  Module& get_submodule(const std::string& name);
+  /// The same, to keep or to wrap, of one that is held by a pointer: in an AnyLayer, a Sequential, or a
+  /// ModuleList. `invalid` for others.
+  std::shared_ptr<Module> shared_submodule(const std::string& name);
+  /// Another module takes the place of that one; its parameters have the names that the other's had.
+  /// Optimizers that were made before keep the old ones. `invalid` as shared_submodule(), and where a Layer
+  /// is needed.
+  void set_submodule(const std::string& name, const std::shared_ptr<Module>& module);
   /// Elements of all parameters.
   int64_t parameter_count();
 
@@ -102,9 +121,10 @@ class Module {
   /// Parameters and buffers under all their names, without history; the elements are shared with the module.
   std::map<std::string, Tensor> state_dict();
   /// Copies the values in (converts dtypes). Of a tensor that has several names one will do. `invalid`, with
-  /// nothing changed, naming every missing and unexpected name, every shape that differs, and names of one
-  /// tensor with other values for each.
-  void load_state_dict(const std::map<std::string, Tensor>& state);
+  /// nothing changed, naming every missing and unexpected name (not `strict`: none), every shape that
+  /// differs, and names of one tensor with other values for each.
+  LoadedState load_state_dict(const std::map<std::string, Tensor>& state,
+                              const LoadStateOptions& options = {});
   /// Where the generators inside are, by name, int64 [2] each; so that masks go on where they were when a run
   /// is resumed. load_rng_state() is `invalid`, with nothing changed, if the names differ.
   std::map<std::string, Tensor> rng_state();
@@ -126,6 +146,17 @@ class Module {
                               std::align_val_t align);
 
  protected:
+  /// The child of that name, if this module holds it by a pointer. Null: it does not.
+  virtual std::shared_ptr<Module> held_child(const std::string& name) {
+    return static_cast<void>(name), nullptr;
+  }
+  /// Another one takes its place. `invalid` for a module that cannot.
+  virtual void hold_child(const std::string& name, const std::shared_ptr<Module>& module) {
+    static_cast<void>(name), static_cast<void>(module);
+  }
+  /// As hold_child() of what has to be a Layer.
+  static std::shared_ptr<class Layer> as_layer(const std::shared_ptr<Module>& module);
+
   /// For layers that can be called in other ways too.
   const Tensor& seen(const Tensor& result) {
     if (observer_) (*observer_)(*this, result);
@@ -142,6 +173,7 @@ class Module {
  private:
   friend class Layer;
   friend class DrawOrder;
+  std::pair<Module*, std::string> holder_of(const std::string& name);
   void convert(const std::function<Tensor(const Tensor&)>& make);
   // Whether a call is to be looked at: calls 1, 2, 4, 8, ... of those that are recorded.
   bool due() {

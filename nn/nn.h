@@ -1,6 +1,7 @@
 // Modules, all of them.
 #pragma once
 #include "nn/activation.h"
+#include "nn/any_layer.h"
 #include "nn/attention.h"
 #include "nn/conv.h"
 #include "nn/dropout.h"
@@ -8,6 +9,7 @@
 #include "nn/init.h"
 #include "nn/linear.h"
 #include "nn/module.h"
+#include "nn/module_list.h"
 #include "nn/norm.h"
 #include "nn/norm_layer.h"
 #include "nn/rnn.h"

@@ -3,6 +3,7 @@
 #include "core/base/error.h"
 #include "nn/activation.h"
 #include "nn/linear.h"
+#include "nn/module_list.h"
 #include "ops/matmul.h"
 
 namespace troupe::nn {
@@ -12,6 +13,15 @@ Sequential& Sequential::add(std::shared_ptr<Layer> layer) {
   DrawOrder::keep(*layer);
   layers_.push_back(std::move(layer));
   return *this;
+}
+
+std::shared_ptr<Module> Sequential::held_child(const std::string& name) {
+  const size_t i = place_of(name);
+  return i < layers_.size() ? layers_[i] : nullptr;
+}
+
+void Sequential::hold_child(const std::string& name, const std::shared_ptr<Module>& module) {
+  layers_.at(place_of(name)) = as_layer(module);
 }
 
 Sequential Sequential::slice(size_t begin, size_t end) const {

@@ -29,7 +29,7 @@ class Sequential : public Layer {
   requires(std::is_base_of_v<Layer, std::remove_cvref_t<L>>) Sequential& add(L&& layer) {
     auto added = std::make_shared<std::remove_cvref_t<L>>(std::forward<L>(layer));
     if (std::is_lvalue_reference_v<L>) DrawOrder::keep(*added);  // somebody has its tensors
-    layers_.push_back(std::move(added));  // add() of what is shared keeps what it drew
+    layers_.push_back(std::move(added));                         // add() of what is shared keeps what it drew
     return *this;
   }
   /// The same of a layer that is shared. `invalid` without one.
@@ -46,6 +46,10 @@ class Sequential : public Layer {
   void members(Members& m) override {
     for (size_t i = 0; i < layers_.size(); ++i) m(std::to_string(i), *layers_[i]);
   }
+
+ protected:
+  std::shared_ptr<Module> held_child(const std::string& name) override;
+  void hold_child(const std::string& name, const std::shared_ptr<Module>& module) override;
 
  private:
   /// As an argument; null: before.
