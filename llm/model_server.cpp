@@ -6,6 +6,7 @@
 #include "core/base/error.h"
 #include "core/graph/node.h"
 #include "llm/generate.h"
+#include "parallel/pipeline/module_stage.h"
 #include "rref/here.h"
 
 namespace troupe::llm {
@@ -119,7 +120,7 @@ void ModelServer::fail_all(const Error& error) {
     for (const Promise<void>& reader : all) reader.fail(error);
 }
 
-internal::actors::TypeRegistry builtin_actors() { return hosting<ModelServer, ServedRank>(); }
+internal::actors::TypeRegistry builtin_actors() { return hosting<ModelServer, ServedRank, parallel::ModuleStage<Decoder>>(); }
 
 std::vector<AnyRef> ModelServer::ranks() { return {model_.actors().begin(), model_.actors().end()}; }
 

@@ -47,6 +47,11 @@ Generation ServedModel::generate(const Here& here, const std::vector<int64_t>& p
   return {server, text, server.with_timeout(timeout).call<&ModelServer::generate>(text, prompt, options)};
 }
 
+Future<std::vector<int64_t>> ServedModel::write(const Here& here, const std::vector<int64_t>& prompt, const GenerateOptions& options,
+                                               Duration timeout) const {
+  return server.with_timeout(timeout).call<&ModelServer::generate>(text_number(here), prompt, options);
+}
+
 ServedModel serve_model(const Here& here, const Mesh& mesh, const std::string& folder,
                         const ServeOptions& options) {
   if (mesh.dims().size() != 1 || mesh.dims()[0].name != "tp")

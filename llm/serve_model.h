@@ -46,6 +46,9 @@ class ServedModel {
   /// What a prompt goes on with. `timeout`: for all of it; zero: none. Not in an actor.
   Generation generate(const Here& here, const std::vector<int64_t>& prompt,
                       const GenerateOptions& options = {}, Duration timeout = {}) const;
+  /// All of it at once, as a future.
+  Future<std::vector<int64_t>> write(const Here& here, const std::vector<int64_t>& prompt, const GenerateOptions& options = {},
+                                     Duration timeout = {}) const;
   ServerReport report() const { return server.call<&ModelServer::report>().get(); }
 
   RRef<ModelServer> server;

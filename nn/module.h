@@ -93,7 +93,7 @@ class Module {
   /// The module of that name inside, "encoder.0.fc"; this one for "". `invalid`, with the nearest name, if
   /// there is none.
   Module& get_submodule(const std::string& name);
-  /// The same, to keep or to wrap, of one that is held by a pointer: in an AnyLayer, a Sequential, or a
+  /// That module, to keep or to wrap, of one that is held by a pointer: in an AnyLayer, a Sequential, or a
   /// ModuleList. `invalid` for others.
   std::shared_ptr<Module> shared_submodule(const std::string& name);
   /// Another module takes the place of that one; its parameters have the names that the other's had.
@@ -154,7 +154,7 @@ class Module {
   virtual void hold_child(const std::string& name, const std::shared_ptr<Module>& module) {
     static_cast<void>(name), static_cast<void>(module);
   }
-  /// As hold_child() of what has to be a Layer.
+  /// Checks for hold_child() what has to be a Layer.
   static std::shared_ptr<class Layer> as_layer(const std::shared_ptr<Module>& module);
 
   /// For layers that can be called in other ways too.

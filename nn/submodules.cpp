@@ -9,7 +9,7 @@ namespace troupe::nn {
 
 namespace {
 
-// Of all modules inside, their names in the whole.
+// Lists all modules inside, by their names in the whole.
 void names_of(Module& module, const std::string& prefix, std::vector<std::pair<std::string, Module*>>& out) {
   for (auto& [name, child] : module.children()) {
     const std::string full = prefix.empty() ? name : name.empty() ? prefix : prefix + "." + name;

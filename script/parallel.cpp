@@ -112,13 +112,18 @@ std::unique_ptr<parallel::Pipeline> make_pipeline(Session& session, ValueList st
   return std::make_unique<parallel::Pipeline>(session.cluster().here(), std::move(made), std::move(out));
 }
 
-std::unique_ptr<MeshPipelines> make_pipelines(Session& session, const Mesh& mesh, ValueList stages,
-                                              ValueMap given) {
-  Options options(std::move(given), "[pipelines]");
+parallel::PipelineOptions mesh_pipeline_options(Options& options) {
   parallel::PipelineOptions out = pipeline_options(options);
   out.shard = parallel::shard_named(options.take("shard", std::string("none")));
   out.gather = parallel::per_named(options.take("gather", std::string("use")));
   out.reduce = parallel::per_named(options.take("reduce", std::string("use")));
+  return out;
+}
+
+std::unique_ptr<MeshPipelines> make_pipelines(Session& session, const Mesh& mesh, ValueList stages,
+                                              ValueMap given) {
+  Options options(std::move(given), "[pipelines]");
+  parallel::PipelineOptions out = mesh_pipeline_options(options);
   parallel::PipelinesDims dims;
   dims.stages = options.take("stages", dims.stages);
   dims.replicas = options.take("replicas", dims.replicas);

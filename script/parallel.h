@@ -14,10 +14,15 @@ namespace troupe::script {
 /// (output, target), where no stage has one. `invalid` with the nearest name for other options.
 std::unique_ptr<parallel::Pipeline> make_pipeline(Session& session, ValueList stages, ValueMap options);
 
+class Options;
+/// The options that pipelines on a mesh have besides what they are made of.
+parallel::PipelineOptions mesh_pipeline_options(Options& options);
+
 /// Pipelines on a mesh, with their actors in the order of its points.
 struct MeshPipelines {
   std::vector<AnyRef> actors;
   parallel::Pipelines pipelines;
+  std::shared_ptr<const struct LanguageModel> language = nullptr;  ///< that they train, if it is one
 };
 /// Pipelines on a mesh of workers. `stages`: a module's specification for each stage, of which each of its
 /// workers gets a "Module", or with Shard::all a "ShardedModule"; or actors, one for each point of the mesh.

@@ -2,9 +2,11 @@
 // same programs in C++.
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <fstream>
 
 #include "data/datasets/digits.h"
 #include "data/datasets/loader.h"
+#include "llm/tokenizer.h"
 #include "nn/make.h"
 #include "nn/nn.h"
 #include "ops/ops.h"
@@ -13,6 +15,7 @@
 #include "parallel/server/served_module.h"
 #include "tests/support/folder.h"
 #include "tests/support/places.h"
+#include "tests/support/skip.h"
 #include "tools/repl/lua/interpreter.h"
 #include "tools/repl/lua/objects.h"
 #include "troupe/troupe.h"
@@ -146,6 +149,53 @@ TEST_CASE("replicas in Lua have the bits of the same in C++") {
     CHECK(run_script("sharded.lua", {"1", shard}) == in_lua);
   }
   CHECK(run_script("sharded.lua", {"1", "all", "step"}) == in_lua);
+}
+
+TEST_CASE("a language model is trained, tuned and served in Lua") {
+  try {
+    llm::Tokenizer(std::string(testing::kOracleFolder) + "/tokenizers/gpt2.json");
+  } catch (const Error& e) {
+    if (e.kind() == ErrorKind::unimplemented) return testing::skip_test("this build has no ICU");
+    throw;
+  }
+  const testing::Folder folder;
+  const auto at = [&](const std::string& name) { return (folder.path / name).string(); };
+  std::filesystem::create_directory(folder.path / "start");
+  std::ofstream(at("start/config.json"))
+      << R"({"model_type": "qwen3", "vocab_size": 422, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "head_dim": 4,
+             "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128, "tie_word_embeddings": true})";
+  std::filesystem::copy_file(std::string(testing::kOracleFolder) + "/tokenizers/gpt2.json",
+                             at("start/tokenizer.json"));
+  const std::vector<double> cut = run_script(
+      "llm.lua", {testing::kText, at("start"), "12", "2", "1", "2", "none", folder.path.string()}, 5);
+  CHECK(cut.size() == 12);
+  CHECK(cut.back() < cut.front());
+  const std::vector<double> alone = run_script(
+      "llm.lua", {testing::kText, at("start"), "12", "1", "1", "1", "none", folder.path.string()}, 5);
+  for (size_t i = 0; i < 12; ++i) CHECK(cut[i] == Approx(alone[i]).margin(1e-4));
+  std::filesystem::copy_file(at("start/tokenizer.json"), at("llm-model/tokenizer.json"));
+  const std::vector<double> tuned = run_script(
+      "llm.lua", {testing::kText, at("llm-model"), "12", "1", "2", "1", "4", folder.path.string()}, 5);
+  CHECK(tuned.back() < cut.front());
+  CHECK(std::filesystem::exists(at("llm-adapters/adapter_model.safetensors")));
+
+  repl::Interpreter interpreter(Cluster::in_process(3), {},
+                                {"serve.lua", at("llm-model"), at("llm-adapters")});
+  lua_State* L = interpreter.state();
+  const char* text = R"(
+    local t = llm.tokenizer(arg[1])
+    local m, s = llm.load(arg[1], {adapters = arg[2]}), llm.serve(arg[1], {adapters = arg[2], on = {"w1", "w2"}})
+    local ids, options = t:encode("The end"), {max_new_tokens = 6}
+    local own, served, other = m:generate(ids, options), s:generate(ids, options), s:generate(t:encode("A"), options)
+    assert(#own == 6 and table.concat(own, " ") == table.concat(served:get(), " "))
+    assert(#other:get() == 6 and s:report().texts == 0)
+    assert(#m:generate({ids, ids}, options) == 2)
+    m:merge()
+    m:save(arg[2] .. "-merged")
+    assert(table.concat(llm.load(arg[2] .. "-merged"):generate(ids, options), " ") == table.concat(own, " "))
+    local ok, why = pcall(llm.load, arg[1], {adapter = "x"})
+    assert(not ok and why:find("did you mean \"adapters\"", 1, true), why))";
+  if (luaL_dostring(L, text)) FAIL(std::string(repl::text_at(L, -1)));
 }
 
 TEST_CASE("the other scripts of the examples run, and draw") {

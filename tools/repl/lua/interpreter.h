@@ -106,18 +106,19 @@ std::string shown(lua_State* L, int at);
 std::string about_function(lua_State* L, int at);
 
 // ---- what each file of this folder adds to a state
-void open_coroutines(lua_State* L);  ///< coroutine.*, setmetatable, in place of Lua's
-void open_tensors(lua_State* L);     ///< Tensor, ops.*
-void open_futures(lua_State* L);     ///< answers of calls
-void open_cluster(lua_State* L);     ///< spawn, references, contexts, workers, ps, inspect, waits
-void open_modules(lua_State* L);     ///< nn.*
-void open_training(lua_State* L);    ///< optim.*, data.*
-void open_jobs(lua_State* L);        ///< job, keep
-void open_parallel(lua_State* L);    ///< pipeline, serve
-void open_groups(lua_State* L);      ///< group, mesh
-void open_replicas(lua_State* L);    ///< data_parallel, split
-void open_summaries(lua_State* L);   ///< summary
-void open_drawing(lua_State* L);     ///< plot, timeline, graph, trace
-void open_help(lua_State* L);        ///< help, time, names for completion
+void open_coroutines(lua_State* L);       ///< coroutine.*, setmetatable, in place of Lua's
+void open_tensors(lua_State* L);          ///< Tensor, ops.*
+void open_futures(lua_State* L);          ///< answers of calls
+void open_cluster(lua_State* L);          ///< spawn, references, contexts, workers, ps, inspect, waits
+void open_modules(lua_State* L);          ///< nn.*
+void open_training(lua_State* L);         ///< optim.*, data.*
+void open_jobs(lua_State* L);             ///< job, keep
+void open_parallel(lua_State* L);         ///< pipeline, serve
+void open_groups(lua_State* L);           ///< group, mesh
+void open_replicas(lua_State* L);         ///< data_parallel, split
+void open_summaries(lua_State* L);        ///< summary
+void open_language_models(lua_State* L);  ///< llm
+void open_drawing(lua_State* L);          ///< plot, timeline, graph, trace
+void open_help(lua_State* L);             ///< help, time, names for completion
 
 }  // namespace troupe::repl
