@@ -8,7 +8,7 @@
 #include "core/tensor/creation.h"
 #include "core/tensor/elements.h"
 
-namespace troupe::autograd {
+namespace troupe::internal::autograd {
 namespace {
 
 constexpr const char* kWriter = "backward (accumulation of gradients)";
@@ -58,7 +58,7 @@ void add_gradient(Tensor& kept, const Tensor& grad) {
       kept = grad;
     else
       kept = keep_history                 ? recorded_copy(grad)
-             : grad.storage()->borrowed() ? lazy_copy(grad)  // until somebody adds to it
+             : grad.storage()->borrowed() ? internal::lazy_copy(grad)  // until somebody adds to it
                                           : grad.clone_data();
     return;
   }
@@ -96,4 +96,4 @@ Tensor sum_gradients(Tensor a, Tensor b) {
   return fresh_sum(a, b);
 }
 
-}  // namespace troupe::autograd
+}  // namespace troupe::internal::autograd

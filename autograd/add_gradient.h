@@ -2,7 +2,7 @@
 #pragma once
 #include "core/tensor/tensor.h"
 
-namespace troupe::autograd {
+namespace troupe::internal::autograd {
 
 /// Adds `grad` to the gradient kept in `kept`: a leaf's `.grad`, or a gradient of a distributed context.
 ///
@@ -23,4 +23,4 @@ bool can_add_to(const Tensor& kept, const Tensor& leaf);
 /// The sum of two gradients on their way through the graph; writes into `a` or `b` where that is exclusive.
 Tensor sum_gradients(Tensor a, Tensor b);
 
-}  // namespace troupe::autograd
+}  // namespace troupe::internal::autograd

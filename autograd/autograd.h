@@ -1,6 +1,5 @@
 // Local automatic differentiation, all of it.
 #pragma once
-#include "autograd/add_gradient.h"
 #include "autograd/checkpoint.h"
 #include "autograd/engine.h"
 #include "autograd/function.h"

@@ -184,7 +184,7 @@ class Recomputation final : public TensorStore {
     for (const auto& [leaf, saved] : leaves_)
       if (saved.changed())
         throw_invalid(fmt::format("[checkpoint] a parameter ({}) {}", leaf.summary(), saved.complaint()));
-    std::vector<ElementsOf> as_they_were;
+    std::vector<internal::ElementsOf> as_they_were;
     for (const auto& [leaf, saved] : leaves_)
       if (saved.get().storage().get() != leaf.storage().get()) as_they_were.emplace_back(leaf, saved.get());
     const auto collector = make_ref<Collector>(*this);

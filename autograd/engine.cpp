@@ -1,35 +1,26 @@
-// The engine's entries: passes over whole graphs, regions, and gradients of given inputs.
+// The entries of programs: passes over whole graphs, and gradients of given inputs.
 #include "autograd/engine.h"
 
-#include <map>
 #include <mutex>
+#include <string>
 
 #include "autograd/add_gradient.h"
 #include "autograd/gradient_cycle.h"
+#include "autograd/leaf_watch.h"
 #include "autograd/pass.h"
-#include "autograd/ready_hooks.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/mutex.h"
-#include "core/graph/grad_mode_note.h"
-#include "core/tensor/creation.h"
 
-namespace troupe::autograd {
+namespace troupe::internal::autograd {
 namespace {
-
-std::vector<Capture> captures_of(const std::vector<Edge>& inputs) {
-  std::vector<Capture> out;
-  for (const Edge& edge : inputs) out.push_back({edge, {}});
-  return out;
-}
 
 // The history of such a gradient leads back to the leaf: the two hold each other.
 void warn_of_cycle(const Tensor& leaf) {
-  if (gradient_cycle_told().exchange(true)) return;
-  internal::log::warning(
-      "[backward] create_graph gave a leaf (" + leaf.summary() +
-      ") a .grad with a history, which holds the leaf: neither is freed until zero_grad(). "
-      "autograd::grad() gives such gradients and touches no .grad. (This is said once.)");
+  if (troupe::autograd::gradient_cycle_told().exchange(true)) return;
+  log::warning("[backward] create_graph gave a leaf (" + leaf.summary() +
+               ") a .grad with a history, which holds the leaf: neither is freed until zero_grad(). "
+               "autograd::grad() gives such gradients and touches no .grad. (This is said once.)");
 }
 
 // Adds to `.grad`, as threads that share leaves may do at a time. Leaves share a few locks, and a step may
@@ -60,9 +51,9 @@ class GradSink final : public Sink {
   void sums_done() override { held_.clear(); }
 
  private:
-  using Lock = std::unique_lock<internal::RecursiveMutex>;
-  static internal::RecursiveMutex& mutex_of(const Tensor& leaf) {
-    static internal::RecursiveMutex all[64];
+  using Lock = std::unique_lock<RecursiveMutex>;
+  static RecursiveMutex& mutex_of(const Tensor& leaf) {
+    static RecursiveMutex all[64];
     return all[(reinterpret_cast<uintptr_t>(leaf.impl()) >> 6) % std::size(all)];
   }
   static Tensor sum_now(const Tensor& leaf) {
@@ -72,185 +63,14 @@ class GradSink final : public Sink {
   std::vector<Lock> held_;
 };
 
-[[noreturn]] void refuse_waiting(const char* part, const Node& step) {
-  throw_invalid(
-      "[" + std::string(part) + "] the graph has a step that waits for others (" + step.name() +
-      "), which a local pass cannot do: use the backward() or grad() of the autograd::Context that it "
-      "was recorded in");
-}
-
-// Of a pass that nothing can come to later.
-void refuse_waiting(const char* part, Pass& pass) {
-  if (const Node* step = pass.waiting_step()) refuse_waiting(part, *step);
-}
-
-void check_count(const std::vector<Edge>& roots, const Tensors& grads) {
-  if (roots.size() != grads.size())
-    throw_invalid("[backward] " + std::to_string(grads.size()) + " gradients for " +
-                  std::to_string(roots.size()) + " roots");
-}
-
-// "[backward] tensor 2": the beginning of a complaint about one of `count` tensors.
-std::string subject(const char* part, size_t i, size_t count) {
-  return "[" + std::string(part) + "] " + (count == 1 ? "the tensor" : "tensor " + std::to_string(i));
-}
-
 }  // namespace
+}  // namespace troupe::internal::autograd
+
+namespace troupe::autograd {
 
 std::atomic<bool>& gradient_cycle_told() {
   static std::atomic<bool> told{false};
   return told;
-}
-
-std::vector<Edge> root_edges(const char* part, const Tensors& roots) {
-  if (roots.empty()) throw_invalid("[" + std::string(part) + "] the list of tensors is empty");
-  std::vector<Edge> edges;
-  edges.reserve(roots.size());
-  for (size_t i = 0; i < roots.size(); ++i) {
-    if (!roots[i].defined()) throw_invalid(subject(part, i, roots.size()) + " is undefined");
-    Edge edge = roots[i].gradient_edge();
-    if (!edge)
-      throw_invalid(subject(part, i, roots.size()) + " (" + roots[i].summary() +
-                    ") needs no gradient: " + why_no_history());
-    edges.push_back(std::move(edge));
-  }
-  return edges;
-}
-
-std::vector<Edge> input_edges(const char* part, const Tensors& inputs) {
-  std::vector<Edge> edges = root_edges(part, inputs);
-  for (size_t i = 0; i < edges.size(); ++i)
-    if (const char* why = edges[i].node->partial())
-      throw_invalid(subject(part, i, inputs.size()) + " (" + inputs[i].summary() + ") " + why);
-  return edges;
-}
-
-Tensors root_grads(const char* part, const Tensors& roots, const Tensors& grads, bool keep_history) {
-  if (!grads.empty() && grads.size() != roots.size())
-    throw_invalid("[" + std::string(part) + "] " + std::to_string(grads.size()) + " gradients for " +
-                  std::to_string(roots.size()) + " tensors");
-  Tensors out;
-  out.reserve(roots.size());
-  for (size_t i = 0; i < roots.size(); ++i) {
-    const Tensor& root = roots[i];
-    if (grads.empty() || !grads[i].defined()) {
-      if (root.numel() != 1)
-        throw_invalid(subject(part, i, roots.size()) + " has shape " + root.shape().str() +
-                      ": give its gradient, or reduce it to one element first");
-      out.push_back(ones_like(root));
-      continue;
-    }
-    const Tensor& grad = grads[i];
-    if (grad.shape() != root.shape() || grad.dtype() != root.dtype() || grad.device() != root.device())
-      throw_invalid(subject(part, i, roots.size()) + " (" + root.summary() + " on " + root.device().str() +
-                    ") cannot have the gradient " + grad.summary() + " on " + grad.device().str());
-    out.push_back(!keep_history && grad.requires_grad() ? grad.detach() : grad);
-  }
-  return out;
-}
-
-void Sink::leave(Node& node, Tensors) {
-  throw_invalid("[backward] the graph goes on in another actor (" + node.name() +
-                "): a local backward() ends here, use the backward() of the autograd::Context that the calls "
-                "were made in");
-}
-
-void Sink::later(Node& node, Tensors, uint32_t) { refuse_waiting("backward", node); }
-
-void run(const std::vector<Edge>& roots, Tensors grads, Sink& sink, RunOptions options) {
-  check_count(roots, grads);
-  GradMode mode(options.create_graph);
-  Pass pass(nullptr, nullptr, options);
-  for (const Edge& root : roots) pass.expect(root);
-  refuse_waiting("backward", pass);
-  pass.check();
-  pass.run(roots, std::move(grads), &sink);
-}
-
-struct Region::Impl {
-  std::vector<Edge> roots;  // hold the graph
-  std::vector<Node*> exits;
-  std::vector<Capture> captures;
-  const bool selects, records;
-  Pass pass;
-  size_t expected = 0;
-  struct Supply {
-    std::vector<Edge> roots;
-    Tensors grads;
-  };
-  std::multimap<uint64_t, Edge, std::greater<>> turns;  // of what has not run; with a root of each
-  std::multimap<uint64_t, Supply, std::greater<>> held;
-  explicit Impl(RunOptions options)
-      : selects(false), records(options.create_graph), pass(nullptr, &exits, options, nullptr, true) {}
-  Impl(RunOptions options, std::vector<Capture> inputs)
-      : captures(std::move(inputs)),
-        selects(true),
-        records(options.create_graph),
-        pass(&captures, &exits, options, nullptr, true) {}
-
-  /// Whether something that is wanted has a turn before this one.
-  bool waits_for_others(uint64_t turn) {
-    if (pass.has_waiting_steps()) return false;
-    while (!turns.empty() && turns.begin()->first > turn) {
-      if (!selects || pass.leads_on(turns.begin()->second)) return true;
-      turns.erase(turns.begin());
-    }
-    return false;
-  }
-};
-
-Region::Region(RunOptions options) : impl_(std::make_unique<Impl>(options)) {}
-Region::Region(RunOptions options, const std::vector<Edge>& inputs)
-    : impl_(std::make_unique<Impl>(options, captures_of(inputs))) {}
-Region::~Region() = default;
-
-std::vector<Node*> Region::expect(const std::vector<Edge>& roots, uint64_t turn) {
-  for (const Edge& root : roots) impl_->pass.expect(root);
-  if (turn != kFirst && !roots.empty()) impl_->turns.emplace(turn, roots[0]);
-  if (!impl_->selects || impl_->pass.has_waiting_steps()) impl_->pass.check();
-  impl_->roots.insert(impl_->roots.end(), roots.begin(), roots.end());
-  impl_->expected += roots.size();
-  return std::exchange(impl_->exits, {});
-}
-
-void Region::supply(const std::vector<Edge>& roots, Tensors grads, Sink& sink, uint64_t turn) {
-  if (roots.size() > impl_->expected)
-    throw_invalid("[backward] gradients came for a root that none were expected for");
-  check_count(roots, grads);
-  impl_->expected -= roots.size();
-  GradMode mode(impl_->records);
-  if (turn == kFirst) return impl_->pass.run(roots, std::move(grads), &sink);
-  auto& held = impl_->held;
-  held.emplace(turn, Impl::Supply{roots, std::move(grads)});
-  while (!held.empty() && !impl_->waits_for_others(held.begin()->first)) {
-    auto next = held.extract(held.begin());
-    if (const auto at = impl_->turns.find(next.key()); at != impl_->turns.end()) impl_->turns.erase(at);
-    impl_->pass.run(next.mapped().roots, std::move(next.mapped().grads), &sink);
-  }
-}
-
-void Region::resume(uint32_t ticket, Tensors out, Sink& sink) {
-  GradMode mode(impl_->records);
-  impl_->pass.resume(ticket, std::move(out), &sink);
-}
-
-bool Region::done() const { return impl_->expected == 0 && !impl_->pass.waits(); }
-bool Region::leads_on(const Edge& root) { return impl_->pass.leads_on(root); }
-bool Region::has_waiting_steps() const { return impl_->pass.has_waiting_steps(); }
-std::vector<Node*> Region::wanted() { return impl_->pass.wanted(); }
-std::vector<Node*> Region::want(Node* exit) { return impl_->pass.want(exit); }
-
-Tensors Region::captured() const {
-  Tensors out;
-  for (const Capture& c : impl_->captures) out.push_back(c.grad);
-  return out;
-}
-
-std::vector<std::pair<size_t, Tensor>> Region::take_captured() {
-  std::vector<std::pair<size_t, Tensor>> out;
-  for (size_t i = 0; i < impl_->captures.size(); ++i)
-    if (Tensor& grad = impl_->captures[i].grad; grad.defined()) out.emplace_back(i, std::exchange(grad, {}));
-  return out;
 }
 
 void backward(const Tensor& root, const Tensor& grad, RunOptions options) {
@@ -258,6 +78,7 @@ void backward(const Tensor& root, const Tensor& grad, RunOptions options) {
 }
 
 void backward(const Tensors& roots, const Tensors& grads, RunOptions options) {
+  using namespace internal::autograd;
   const std::vector<Edge> edges = root_edges("backward", roots);
   Tensors entering = root_grads("backward", roots, grads, options.create_graph);
   GradMode mode(options.create_graph);
@@ -279,6 +100,7 @@ void backward(const Tensors& roots, const Tensors& grads, RunOptions options) {
 }
 
 Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs, RunOptions options) {
+  using namespace internal::autograd;
   const std::vector<Edge> edges = root_edges("grad", outputs);
   std::vector<Capture> captures = captures_of(input_edges("grad", inputs));
   Tensors grads = root_grads("grad", outputs, grad_outputs, options.create_graph);
@@ -289,7 +111,7 @@ Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_
   for (const Node* exit : exits)
     for (size_t i = 0; i < inputs.size(); ++i)
       if (pass.may_lead_back(exit, captures[i].edge.node.get()))
-        throw_invalid(subject("grad", i, inputs.size()) + " (" + inputs[i].summary() +
+        throw_invalid(subject_of("grad", i, inputs.size()) + " (" + inputs[i].summary() +
                       ") may lie behind a call to another actor, where a local grad() cannot go: use the "
                       "grad() of the autograd::Context that the calls were made in, or detach() what they "
                       "gave");

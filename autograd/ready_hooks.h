@@ -1,13 +1,10 @@
 // Hooks that run when the gradient of a parameter is final in a pass: after accumulation, and even without.
 #pragma once
 #include <functional>
-#include <map>
 #include <memory>
-#include <set>
 #include <vector>
 
 #include "core/async/future.h"
-#include "core/base/mutex.h"
 #include "core/graph/node.h"
 
 namespace troupe::autograd {
@@ -32,26 +29,6 @@ class PassGradients {
 /// A ready hook that may wait: the pass is over when the future is ready. An empty one: at once. It asks
 /// `pass` for the gradient, which nobody else holds then.
 using WaitingHook = std::function<Future<void>(size_t index, const std::shared_ptr<PassGradients>& pass)>;
-
-/// Hears of a set of leaves, once per pass and leaf, when nothing more can come for it.
-class LeafWatch {
- public:
-  virtual ~LeafWatch() = default;
-  /// `total`: the gradient of leaf number `index` with what the pass has added; undefined: it added none, or
-  /// the set may_wait() and asks `pass`. On a thread of the pass. What it throws fails the pass, which is
-  /// over when the future is ready; empty: at once. `pass`: null in a local one, which hears of no set that
-  /// may_wait().
-  virtual Future<void> told(size_t index, const Tensor& total,
-                            const std::shared_ptr<PassGradients>& pass) = 0;
-  virtual bool may_wait() const = 0;
-  /// How many leaves are in the set.
-  virtual size_t count() const = 0;
-};
-
-/// Whether a LeafWatch was registered for the leaf.
-bool is_watched(const Accumulate& leaf);
-/// Whether one of them may wait.
-bool has_waiting_hook(const Accumulate& leaf);
 
 /// Owns a registration; its hooks are removed when it goes. Movable. Not to be used while a backward pass on
 /// another thread may reach the hook.
@@ -99,24 +76,5 @@ class WatchHandle {
 /// other's partners. Only passes of contexts have them; a local one is `invalid` before anything has run.
 /// `params` may be frozen (requires_grad_(false)), now or later: while one is, no pass brings it a gradient.
 [[nodiscard]] WatchHandle register_ready_hook(const Tensors& params, WaitingHook hook);
-
-/// What the sets of watched leaves were told in one pass. Thread-safe; the hooks run outside its lock.
-class HookBatch {
- public:
-  /// The pass has nothing more for `leaf`, whose gradient `total` gives; empty if it brought none.
-  void settled(const Accumulate& leaf, const std::function<Tensor()>& total,
-               const std::shared_ptr<PassGradients>& pass = {});
-  /// Nothing of the pass is under way: tells of the leaves that it did not reach. Gives what hooks wait for.
-  std::vector<Future<void>> finish(const std::shared_ptr<PassGradients>& pass = {});
-  /// The pass has failed: so does what hooks wait for.
-  void cancel();
-
- private:
-  void keep(Future<void> end);
-  internal::Mutex mutex_;
-  std::vector<Future<void>> waiting_ TROUPE_GUARDED_BY(mutex_);
-  bool cancelled_ TROUPE_GUARDED_BY(mutex_) = false;
-  std::map<std::shared_ptr<LeafWatch>, std::set<size_t>> told_ TROUPE_GUARDED_BY(mutex_);
-};
 
 }  // namespace troupe::autograd

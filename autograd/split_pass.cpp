@@ -4,7 +4,7 @@
 
 #include "autograd/pass.h"
 
-namespace troupe::autograd {
+namespace troupe::internal::autograd {
 
 struct SplitPass::Impl {
   Tensors root_tensors;  // hold the graph
@@ -82,4 +82,4 @@ void SplitPass::rest(Sink& sink) {
   run(edges, std::move(grads), sink);
 }
 
-}  // namespace troupe::autograd
+}  // namespace troupe::internal::autograd

@@ -2,9 +2,9 @@
 #pragma once
 #include <memory>
 
-#include "autograd/engine.h"
+#include "autograd/region.h"
 
-namespace troupe::autograd {
+namespace troupe::internal::autograd {
 
 /// What a stage of a pipeline does: the gradients of its inputs go to the stage before at once, those of its
 /// parameters can wait. No step's work is done twice: one that lies between (the product of a Linear) gives
@@ -32,4 +32,4 @@ class SplitPass {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace troupe::autograd
+}  // namespace troupe::internal::autograd

@@ -5,7 +5,7 @@
 #include "core/async/future.h"
 #include "core/graph/node.h"
 
-namespace troupe::autograd {
+namespace troupe::internal::autograd {
 
 /// The interface of a Node whose end() is `later`.
 ///
@@ -22,7 +22,7 @@ class WaitingRule {
   /// Gradients of the results (undefined: none came), one per result, to gradients of the inputs (undefined:
   /// none). What it throws, and what the future fails with, fails the pass.
   /// `pass`: its number, which is the same on all workers and no other pass has; or that under which it meets
-  /// passes of others (BackwardOptions::meeting).
+  /// passes of others (backward_meeting()).
   virtual Future<Tensors> begin(Tensors grads, uint64_t pass) = 0;
   /// A number of those whose steps it waits for, which is the same in all of these; 0: it may wait for any.
   virtual uint64_t among() const { return 0; }
@@ -44,4 +44,4 @@ class WaitingStep : public Node, public WaitingRule {
   Tensors apply(Tensors&&) final { throw_invalid("[" + name() + "] its gradient comes later: begin() it"); }
 };
 
-}  // namespace troupe::autograd
+}  // namespace troupe::internal::autograd

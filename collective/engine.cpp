@@ -43,7 +43,7 @@ struct Memberships {
 void keep_membership(const std::shared_ptr<Operations>& table, const Group& group, uint64_t number,
                      size_t rank) {
   const auto cell = actors::current_cell();
-  if (!cell || cell->id() != group.members()[rank]) return;
+  if (!cell || cell->id() != internal::collective::ids_of(group)[rank]) return;
   cell->keep<Memberships>().add(table, number, rank);
 }
 

@@ -336,4 +336,6 @@ Group Codec<Group>::from(Value v) {
   return g;
 }
 
+const std::vector<ObjectId>& internal::collective::ids_of(const Group& group) { return group.members_; }
+
 }  // namespace troupe

@@ -15,6 +15,12 @@
 
 namespace troupe {
 
+class Group;
+namespace internal::collective {
+/// The numbers of its members; the workers of a group of workers have number 0.
+const std::vector<ObjectId>& ids_of(const Group& group);
+}  // namespace internal::collective
+
 /// How an operation of a group is done. All members give the same.
 struct CollectiveOptions {
   /// What all_reduce, reduce and reduce_scatter make of the elements.
@@ -144,11 +150,8 @@ class Group {
   Future<Tensor> receive(size_t from, const std::string& tag = {},
                          std::optional<Duration> timeout = {}) const;
 
-  /// Not for users: the workers of a group of workers have number 0.
-  const std::vector<ObjectId>& members() const& { return members_; }
-  std::vector<ObjectId> members() && { return std::move(members_); }
-
  private:
+  friend const std::vector<ObjectId>& internal::collective::ids_of(const Group& group);
   friend Codec<Group>;
   Group(const internal::rref::RefList& actors, std::string name);
   std::string name_;

@@ -7,7 +7,7 @@ namespace troupe::internal::collective {
 
 uint64_t number_of(const Group& group) {
   uint64_t number = net::method_id(group.name());
-  for (const ObjectId& m : group.members())
+  for (const ObjectId& m : internal::collective::ids_of(group))
     for (const uint64_t x : {uint64_t{m.owner}, uint64_t{m.creator}, m.number})
       number = splitmix64(number ^ x);
   return number;
@@ -15,7 +15,8 @@ uint64_t number_of(const Group& group) {
 
 std::vector<GroupMember> members_of(const Group& group) {
   std::vector<GroupMember> members;
-  for (size_t r = 0; r < group.size(); ++r) members.push_back({group.members()[r].owner, group.label(r)});
+  for (size_t r = 0; r < group.size(); ++r)
+    members.push_back({internal::collective::ids_of(group)[r].owner, group.label(r)});
   return members;
 }
 

@@ -67,7 +67,7 @@ Mail::Mail(actors::Worker& worker) : worker_(worker) {
 
 Future<void> Mail::send(const Group& group, Tensor x, size_t to, const std::string& tag, Duration limit) {
   const RankAddress a{number_of(group), to, group.rank(), tag, ++tickets_};
-  const WorkerId receiver = group.members()[to].owner;
+  const WorkerId receiver = ids_of(group)[to].owner;
   CallFrameScope neutral({&worker_});
   const auto sending = kSend.within(limit).ask_as(fmt::format("send to rank {} ({})", to, group.label(to)),
                                                   worker_, receiver, a, std::move(x));
@@ -83,7 +83,7 @@ Future<void> Mail::send(const Group& group, Tensor x, size_t to, const std::stri
 
 Future<Tensor> Mail::receive(const Group& group, size_t from, const std::string& tag, Duration limit) {
   const RankAddress a{number_of(group), group.rank(), from, tag, ++tickets_};
-  const WorkerId sender = group.members()[from].owner;
+  const WorkerId sender = ids_of(group)[from].owner;
   worker_.watch(sender);
   CallFrameScope neutral({&worker_});
   const auto coming = kReceive.within(limit).ask_as(

@@ -122,7 +122,7 @@ void add_summand(Elements& elements, Range range, Tensor x) {
   if (x.is_exclusive())
     elements.add(range, std::move(x));
   else if (x.device().is_cpu())
-    elements.add_given(range, lazy_copy(x));
+    elements.add_given(range, internal::lazy_copy(x));
   else
     elements.add(range, x.clone_data());
 }
@@ -176,7 +176,7 @@ Request broadcast_of(Tensors xs, size_t root, Standing at) {
   r.signature.problem.check();
   add_all(std::move(xs), [&](Range range, const Tensor& x) {
     if (at.rank == root)
-      r.elements.add_given(range, lazy_copy(x));
+      r.elements.add_given(range, internal::lazy_copy(x));
     else
       r.elements.add(range, empty(x.shape(), {dtype, r.device}));
   });

@@ -24,7 +24,7 @@ Described gather_of(Collective c, Tensor x, size_t root, const std::vector<int64
                       name(c), rows_text(rows), at.ranks, at.rank, mine));
     total_rows(name(c), rows, row);
   }
-  return {{c, root, true, x.dtype(), row, rows.empty() ? std::vector{mine} : rows}, {lazy_copy(x)}};
+  return {{c, root, true, x.dtype(), row, rows.empty() ? std::vector{mine} : rows}, {internal::lazy_copy(x)}};
 }
 
 Described scatter_of(Tensor x, size_t root, const std::vector<int64_t>& rows, Standing at) {
@@ -33,7 +33,7 @@ Described scatter_of(Tensor x, size_t root, const std::vector<int64_t>& rows, St
     return {{Collective::scatter, root, false, float32, {}, {}}, {}, x.defined() ? x.device() : cpu};
   check_tensor("scatter", x);
   return {{Collective::scatter, root, true, x.dtype(), row_of(x), divided("scatter", rows_of(x), rows, at)},
-          {lazy_copy(x)}};
+          {internal::lazy_copy(x)}};
 }
 
 Described all_to_all_of(Tensors xs, Standing at) {
@@ -47,7 +47,7 @@ Described all_to_all_of(Tensors xs, Standing at) {
       throw_invalid(fmt::format("[all_to_all] tensors of {} and {}: only the numbers of rows may differ",
                                 xs[0].shape().str(), x.shape().str()));
     d.description.rows.push_back(rows_of(x));
-    d.brings.push_back(lazy_copy(x));
+    d.brings.push_back(internal::lazy_copy(x));
   }
   return d;
 }

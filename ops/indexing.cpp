@@ -278,7 +278,7 @@ void index_put_(const Tensor& x, const std::vector<TensorIndex>& indices, const 
                 bool accumulate) {
   if (!value.defined()) throw_invalid("[index_put_] the value is an undefined tensor");
   const Basic b = basic(x, indices);
-  const bool recorded = begin_recorded_write(b.view, "index_put_", {&value});
+  const bool recorded = troupe::internal::begin_recorded_write(b.view, "index_put_", {&value});
   if (b.picks.empty()) {
     const Tensor fits = without_leading_ones(value, b.view.shape());
     return accumulate ? add_(b.view, fits) : copy_(b.view, fits);
@@ -292,7 +292,7 @@ void index_put_(const Tensor& x, const std::vector<TensorIndex>& indices, const 
 
 void index_put_(const Tensor& x, const std::vector<TensorIndex>& indices, Scalar value) {
   const Basic b = basic(x, indices);
-  const bool recorded = begin_recorded_write(
+  const bool recorded = troupe::internal::begin_recorded_write(
       b.view, "index_put_", {}, b.picks.empty() ? RepeatedElements::harmless : RepeatedElements::refused);
   if (b.picks.empty()) return fill_(b.view, value);
   const Tensor full = tensor(value, x.options());

@@ -64,7 +64,7 @@ void adopt(const char* name, const Tensor& a, const Tensor& result, bool recorde
 // a = f(a).
 template <class F>
 void update(const char* name, const Tensor& a, std::initializer_list<const Tensor*> others, Old old, F&& f) {
-  const bool recorded = begin_recorded_write(a, name, others);
+  const bool recorded = troupe::internal::begin_recorded_write(a, name, others);
   Tensor before = a;
   if (recorded && old == Old::read) {
     before = a.clone_data();
@@ -91,7 +91,8 @@ bool alike(const Tensor& a, std::initializer_list<const Tensor*> others) {
 template <class F>
 void update(const char* name, const Tensor& a, std::initializer_list<const Tensor*> others, Old old,
             const Op& op, Attrs attrs, F&& f) {
-  if (begin_recorded_write(a, name, others) || !alike(a, others) || !has_kernel(op, a.device()))
+  if (troupe::internal::begin_recorded_write(a, name, others) || !alike(a, others) ||
+      !has_kernel(op, a.device()))
     return update(name, a, others, old, std::forward<F>(f));
   SmallVector<Tensor, 2> in;
   for (const Tensor* t : others) in.push_back(*t);
@@ -117,7 +118,7 @@ void check_scalar(const char* name, const Tensor& value) {
 }  // namespace
 
 void copy_(const Tensor& a, const Tensor& b) {
-  const bool recorded = begin_recorded_write(a, "copy_", {&b});
+  const bool recorded = troupe::internal::begin_recorded_write(a, "copy_", {&b});
   if (a.is_same(b)) return a.bump_version("copy_");  // a write, as in PyTorch
   Tensor value = b;
   if (b.shape() != a.shape()) {
@@ -129,7 +130,7 @@ void copy_(const Tensor& a, const Tensor& b) {
 }
 
 void fill_(const Tensor& a, Scalar value) {
-  const bool recorded = begin_recorded_write(a, "fill_", {}, RepeatedElements::harmless);
+  const bool recorded = troupe::internal::begin_recorded_write(a, "fill_", {}, RepeatedElements::harmless);
   require_fits(value, a.dtype(), "fill_");
   fill_elements(a, value);
   a.bump_version("fill_");
@@ -137,7 +138,8 @@ void fill_(const Tensor& a, Scalar value) {
 }
 
 void fill_(const Tensor& a, const Tensor& value) {
-  const bool recorded = begin_recorded_write(a, "fill_", {&value}, RepeatedElements::harmless);
+  const bool recorded =
+      troupe::internal::begin_recorded_write(a, "fill_", {&value}, RepeatedElements::harmless);
   check_scalar("fill_", value);
   adopt("fill_", a, expand(value, {a.shape().begin(), a.shape().end()}), recorded, true);
 }

@@ -280,8 +280,8 @@ StateDict Optimizer::state() const {
     const auto names = slots(group_of_[i]);
     const std::string start = name_of(i) + ".";
     out[start + "step"] = tensor(now.step, int64);
-    if (now.master.defined()) out[start + "master"] = lazy_copy(now.master);
-    for (size_t k = 0; k < names.size(); ++k) out[start + names[k]] = lazy_copy(now.slots[k]);
+    if (now.master.defined()) out[start + "master"] = internal::lazy_copy(now.master);
+    for (size_t k = 0; k < names.size(); ++k) out[start + names[k]] = internal::lazy_copy(now.slots[k]);
   }
   return out;
 }

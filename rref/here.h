@@ -56,7 +56,6 @@ struct Lookup {
 /// A value; `cancelled` once the cluster has been shut down. Thread-safe.
 class Here {
  public:
-  /// Not for users: here() inside actors, Cluster::here() outside.
   explicit Here(std::shared_ptr<internal::rref::RefTable> table) : table_(std::move(table)) {}
 
   /// Makes an actor of type T on a worker, T(args...): arguments travel as what they are, and its constructor

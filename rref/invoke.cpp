@@ -128,7 +128,7 @@ Future<Value> invoke_when_ready(const HandlePtr& actor, std::string_view method,
                    .joint = settings.joint});
     }
   }
-  visit_tensors(arguments.values, [](Tensor& t) { t = as_of_now(t); });
+  visit_tensors(arguments.values, [](Tensor& t) { t = internal::as_of_now(t); });
   auto result = std::make_shared<DeferredCall>(actor, method, settings)->start(std::move(arguments));
   CallScope::gather(result);
   return result;

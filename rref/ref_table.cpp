@@ -160,7 +160,7 @@ HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, uint64_t cons
   const uint64_t seed = current_stream().next();  // of the actor's stream
   std::string path = path_of_next(type);
   if (owner == worker.id()) {
-    visit_tensors(args, own_elements);
+    visit_tensors(args, internal::own_elements);
     const ObjectId id{owner, owner, worker.next_number()};
     {
       Lock lock(mutex_);

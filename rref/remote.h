@@ -35,7 +35,6 @@ template <class R>
 class Remote : public internal::rref::RefBase {
  public:
   Remote() = default;
-  /// Not for users: RRef<T>::remote and messages make references.
   explicit Remote(internal::rref::HandlePtr handle) : RefBase(std::move(handle)) {}
 
   /// The value itself, when it is there. The future fails with what the method threw, and as calls do.

@@ -97,6 +97,10 @@ void add_later(Arguments& to, Future<A>&& a) {
 }
 extern template void add_later<Tensor, Tensor>(Arguments& to, const Future<Tensor>& a);
 
+/// A reference to that actor, whose calls are part of that JointCall.
+template <class T>
+RRef<T> within(RRef<T> actor, uint64_t joint_call);
+
 }  // namespace internal::rref
 
 /// A reference to an actor of type T.
@@ -104,7 +108,6 @@ template <class T>
 class RRef : public internal::rref::RefBase {
  public:
   RRef() = default;
-  /// Not for users: spawn and messages make references.
   explicit RRef(internal::rref::HandlePtr handle) : RefBase(std::move(handle)) {}
 
   /// Calls method M, which is listed in T::remote, with arguments that convert to its parameters. An argument
@@ -202,13 +205,6 @@ class RRef : public internal::rref::RefBase {
     return copy;
   }
 
-  /// Not for users: the same reference, whose calls are part of that JointCall.
-  RRef within(uint64_t joint_call) const {
-    RRef copy = *this;
-    copy.settings_.joint = joint_call;
-    return copy;
-  }
-
   /// Runs f(T&) with the actor itself, in its mailbox, and gives what it returns: for methods that are not
   /// listed. Only on the owner: `invalid` elsewhere, naming both workers. Nothing is recorded for gradients.
   template <class F>
@@ -253,8 +249,16 @@ class RRef : public internal::rref::RefBase {
         handle(), internal::actors::method_name<M>(), std::move(all), settings_));
   }
 
+  template <class U>
+  friend RRef<U> internal::rref::within(RRef<U> actor, uint64_t joint_call);
   internal::rref::CallSettings settings_;
 };
+
+template <class T>
+RRef<T> internal::rref::within(RRef<T> actor, uint64_t joint_call) {
+  actor.settings_.joint = joint_call;
+  return actor;
+}
 
 template <class T>
 struct Codec<RRef<T>> {

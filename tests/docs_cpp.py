@@ -20,9 +20,9 @@ PAGES = [
     ("calls", "Calls and futures", "troupe/calls.h", "core/async/future.h core/async/future_combinators.h actors/call_scope.h actors/cell/this_call.h"),
     ("tensors", "Tensors", "troupe/troupe.h", "core/tensor/tensor.h core/tensor/creation.h core/tensor/indexing.h core/tensor/tensor_options.h core/tensor/dtype.h "
      "core/tensor/shape.h core/tensor/scalar.h core/memory/device.h core/base/generator.h core/base/seed_stream.h"),
-    ("gradients", "Gradients", "troupe/gradients.h", "autograd/distributed/context.h autograd/engine.h autograd/add_gradient.h autograd/hooks.h autograd/ready_hooks.h "
-     "autograd/checkpoint.h autograd/function.h autograd/function_ctx.h autograd/waiting_step.h autograd/gradcheck.h autograd/opcheck.h autograd/graph_dot.h autograd/split_pass.h "
-     "core/graph/anomaly.h core/graph/enable_grad_guard.h core/graph/copy_on_write.h core/graph/exposed.h core/graph/inplace_write.h"),
+    ("gradients", "Gradients", "troupe/gradients.h", "autograd/distributed/context.h autograd/run_options.h autograd/engine.h autograd/hooks.h autograd/ready_hooks.h "
+     "autograd/checkpoint.h autograd/function.h autograd/function_ctx.h autograd/gradcheck.h autograd/opcheck.h autograd/graph_dot.h "
+     "core/graph/anomaly.h core/graph/enable_grad_guard.h core/graph/exposed.h core/graph/inplace_write.h"),
     ("modules", "Modules", "troupe/troupe.h", "nn/module.h nn/sequential.h nn/module_list.h nn/any_layer.h nn/linear.h nn/activation.h nn/conv.h nn/norm.h nn/norm_layer.h nn/dropout.h nn/embedding.h "
      "nn/rnn.h nn/attention.h nn/transformer.h nn/init.h nn/summary.h autograd/distributed/optim/module_actor.h"),
     ("optimizers", "Optimizers", "troupe/troupe.h", "autograd/distributed/optim/distributed_optimizer.h autograd/distributed/optim/step_report.h "
@@ -54,8 +54,8 @@ SIGNATURES = [("Members of Tensor", "core/tensor/tensor_methods.h")] + [
     (None, line.split('"')[1]) for line in (root / "ops/ops.h").read_text().split("\n") if line.startswith('#include "ops/') and "/dispatch/" not in line and "/cpu/" not in line]
 HIDDEN = re.compile(r"\b(internal|detail|testing)\b")
 # Public for the library's own sake: programs do not use them.
-OURS = {"Edge", "ViewOrigin", "TensorImpl", "TensorData", "ThenResult", "install_distributed", "install_modules",
-        "builtin_actors", "install_meshes", "install_whole_models", "install_pretrained", "install_adapters", "own_dropout", "whole_tensors", "count_sent_from_here", "count_sent_up_to_here", "rank_bytes", "expected_of", "bytes_table", "HasMemberParts", "MemberPart", "buckets_of", "ReplicaOf", "ModuleReplica", "set_accumulating", "anchor", "mesh_of_its_own", "workers_of", "put", "count_copies_once", "rank_in", "checked_sizes", "IsAlong", "LinearCut", "count_names", "FoundKernels", "refer_to_self", "set_parameter_finder", "as_source", "made_parts", "Drawn", "core_"}
+OURS = {"Edge", "ViewOrigin", "TensorImpl", "TensorData", "ThenResult", "install_distributed",
+        "builtin_actors", "install_meshes", "install_whole_models", "install_pretrained", "install_adapters", "own_dropout", "whole_tensors", "count_sent_from_here", "count_sent_up_to_here", "rank_bytes", "expected_of", "bytes_table", "HasMemberParts", "MemberPart", "buckets_of", "ReplicaOf", "ModuleReplica", "mesh_of_its_own", "workers_of", "put", "count_copies_once", "rank_in", "checked_sizes", "IsAlong", "count_names", "FoundKernels", "refer_to_self", "set_parameter_finder", "as_source", "made_parts", "Drawn", "core_"}
 SETTINGS = """FULL_PATH_NAMES = YES
 STRIP_FROM_PATH = {root}
 GENERATE_HTML = NO

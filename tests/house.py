@@ -10,13 +10,13 @@ import collections, pathlib, re, sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LAYERS = ("core", "ops", "autograd", "nn", "optim", "net", "actors", "rref", "collective", "parallel", "data", "llm", "script", "troupe", "tools")
 LIMITS = {
-    "classes of more than 200 lines": 6,
+    "classes of more than 200 lines": 4,
     "functions of more than 60 lines": 10,
     "pairs of files that include each other": 45,
     "objects of a thread": 32,
     "singletons that are never freed": 21,
     "attachments by string": 0,
-    "comments that begin in the middle of a sentence": 973,
+    "comments that begin in the middle of a sentence": 969,
 }
 START = re.compile(r"^(?:template\s*<[^;{]*>\s*)?(?:class|struct)\s+(?:\[\[\w+\]\]\s*)?((?:\w+::)*\w+)(?:\s+final)?\s*(?::[^;{]*)?\{", re.M)
 

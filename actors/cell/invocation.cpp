@@ -177,7 +177,7 @@ void Invocation::deliver(internal::net::Reply& reply) {
       interceptors[prepared]->outgoing_reply(*this, reply);
     if (wanted && reply.result.ok()) {
       Value& value = reply.result.value();
-      visit_tensors(value, own_elements);
+      visit_tensors(value, internal::own_elements);
     }
     deliver_(reply);
   } catch (...) {

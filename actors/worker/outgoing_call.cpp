@@ -89,7 +89,7 @@ void OutgoingCall::prepare() {
     i->outgoing_call(pending_.caller, call_);
     ++prepared_;
   }
-  visit_tensors(call_.args, own_elements);
+  visit_tensors(call_.args, internal::own_elements);
   bytes_ = to_actor_ && !options_.store_as ? net::packet_bytes(call_) : 0;
   if (options_.in_line) pending_.limit = {};  // its callee's alone, which has to hear of it in any case
   if (!local_) return;

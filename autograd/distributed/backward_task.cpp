@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "autograd/engine.h"
+#include "autograd/region.h"
 #include "autograd/waiting_step.h"
 
 namespace troupe::autograd {
@@ -70,8 +70,8 @@ void BackwardTask::run_exact() {
 }
 
 void BackwardTask::later(Node& node, Tensors out, uint32_t number) {
-  waiting.push_back(
-      {dynamic_cast<WaitingRule&>(node).begin(std::move(out), meeting()), number, Ref<Node>(&node)});
+  waiting.push_back({dynamic_cast<internal::autograd::WaitingRule&>(node).begin(std::move(out), meeting()),
+                     number, Ref<Node>(&node)});
   if (!waiting.back().result.valid())
     throw_invalid("[backward] " + node.name() + " gave an empty future for its gradients");
 }
@@ -151,7 +151,7 @@ void BackwardTask::take_captured() {
 }
 
 void BackwardTask::settled(const Accumulate& leaf, bool added) {
-  if (!is_watched(leaf)) return;
+  if (!internal::autograd::is_watched(leaf)) return;
   const auto [batch, made] = state->hook_batch(pass, cell.get());
   watched |= made;
   std::function<Tensor()> total;

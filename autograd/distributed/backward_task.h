@@ -20,7 +20,7 @@ struct TaskHead {
   uint64_t low_watermark;  // passes of the originator below have ended in this context
 
   static constexpr int64_t kExact = 1, kRetain = 2, kSelect = 4, kCreate = 8, kInputs = 16;
-  static constexpr int kFlags = 8;  // bits; those above are BackwardOptions::meeting
+  static constexpr int kFlags = 8;  // bits; those above are of backward_meeting()
   static int64_t bits_of_meeting(uint64_t meeting) { return static_cast<int64_t>(meeting << kFlags); }
   /// What steps that wait are told: the pass meets those of other actors under the same number.
   uint64_t meeting() const {
@@ -37,7 +37,7 @@ struct TaskHead {
 };
 
 /// Owned by the job that runs it.
-struct BackwardTask final : TaskHead, Sink {
+struct BackwardTask final : TaskHead, internal::autograd::Sink {
   Outbox& outbox;
   std::shared_ptr<ContextState> state;
   std::shared_ptr<internal::actors::ActorCell> cell;  // whose mailbox it runs in; null: outside actors

@@ -1,8 +1,9 @@
 #include "autograd/distributed/context.h"
 
+#include "autograd/distributed/backward_meeting.h"
 #include "autograd/distributed/dist_engine.h"
 #include "autograd/distributed/joint_results.h"
-#include "autograd/engine.h"
+#include "autograd/region.h"
 #include "core/base/fork.h"
 
 namespace troupe::autograd {
@@ -54,12 +55,13 @@ void note_loss(DistEngine& engine, const Tensors& roots) {
 }
 
 Future<void> run_back(DistEngine& engine, uint64_t context, const Tensors& roots, const Tensors& grads,
-                      const BackwardOptions& options) {
-  const std::vector<Edge> edges = root_edges("backward", roots);
+                      const BackwardOptions& options, uint64_t meeting = 0) {
+  const std::vector<Edge> edges = internal::autograd::root_edges("backward", roots);
   check_joint(engine, context, edges);
   note_loss(engine, roots);
-  return engine.passes().backward(context, edges, root_grads("backward", roots, grads, options.create_graph),
-                                  how(options), options.only_inputs, options.meeting);
+  return engine.passes().backward(
+      context, edges, internal::autograd::root_grads("backward", roots, grads, options.create_graph),
+      how(options), options.only_inputs, meeting);
 }
 
 Future<Tensors> run_grad(DistEngine& engine, uint64_t context, const Tensors& outputs, const Tensors& inputs,
@@ -67,10 +69,12 @@ Future<Tensors> run_grad(DistEngine& engine, uint64_t context, const Tensors& ou
   if (options.only_inputs)
     throw_invalid(
         "[grad] only_inputs is for backward(): grad() gives the gradients of the inputs it is given");
-  const std::vector<Edge> edges = root_edges("grad", outputs), wanted = input_edges("grad", inputs);
+  const std::vector<Edge> edges = internal::autograd::root_edges("grad", outputs),
+                          wanted = internal::autograd::input_edges("grad", inputs);
   check_joint(engine, context, edges);
-  return engine.passes().grad(context, edges, root_grads("grad", outputs, grad_outputs, options.create_graph),
-                              wanted, how(options));
+  return engine.passes().grad(
+      context, edges, internal::autograd::root_grads("grad", outputs, grad_outputs, options.create_graph),
+      wanted, how(options));
 }
 
 }  // namespace
@@ -169,7 +173,7 @@ Tensor take_context_gradient(const Tensor& leaf) { return exchange_context_gradi
 
 void set_context_inputs(Tensors inputs) {
   const auto [engine, context] = here();
-  if (!inputs.empty()) (void)input_edges("set_context_inputs", inputs);  // checks them
+  if (!inputs.empty()) (void)internal::autograd::input_edges("set_context_inputs", inputs);  // checks them
   for (size_t i = 0; i < inputs.size(); ++i)
     for (size_t k = 0; k < i; ++k)
       if (inputs[i].impl() == inputs[k].impl())
@@ -199,3 +203,12 @@ Future<void> context_backward(const Tensors& roots, const Tensors& grads, Backwa
 }
 
 }  // namespace troupe::autograd
+
+namespace troupe::internal::autograd {
+
+Future<void> backward_meeting(const Tensors& roots, const Tensors& grads, uint64_t meeting) {
+  const auto [engine, context] = troupe::autograd::here();
+  return troupe::autograd::run_back(engine, context, roots, grads, {}, meeting);
+}
+
+}  // namespace troupe::internal::autograd

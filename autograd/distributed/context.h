@@ -27,9 +27,6 @@ struct BackwardOptions {
   /// The gradients go to the tensors that actors gave set_context_inputs(), leaves or results, and nowhere
   /// else; only what leads to these runs. `invalid` if the pass comes by no actor that has any.
   bool only_inputs = false;
-  /// Not for users: passes that actors begin each for itself meet, in steps that wait, under this number, of
-  /// which the lowest 56 bits count. Zero: nobody meets this one but itself.
-  uint64_t meeting = 0;
 };
 
 /// While one is alive on a thread, remote calls made there (and the calls that these make) record how

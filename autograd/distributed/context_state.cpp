@@ -15,7 +15,8 @@ constexpr const char* kFailedElsewhere = "[backward] the pass has failed elsewhe
 }  // namespace
 
 ActorRegion::ActorRegion(const RunOptions& how, Tensors inputs)
-    : Region(how, inputs.empty() ? std::vector<Edge>{} : input_edges("backward", inputs)),
+    : internal::autograd::Region(
+          how, inputs.empty() ? std::vector<Edge>{} : internal::autograd::input_edges("backward", inputs)),
       inputs_(std::move(inputs)) {}
 
 bool ContextState::add_send(uint64_t pair, Send send) {
@@ -91,18 +92,18 @@ ContextState::Exit ContextState::find_exit(uint64_t pass, WorkerId peer, uint64_
   return at == exits_.end() ? Exit{} : at->second;
 }
 
-std::pair<std::shared_ptr<HookBatch>, bool> ContextState::hook_batch(
+std::pair<std::shared_ptr<internal::autograd::HookBatch>, bool> ContextState::hook_batch(
     uint64_t pass, const internal::actors::ActorCell* cell) {
   const Lock lock(mutex_);
   if (dropped_.contains(pass)) throw_error(ErrorKind::cancelled, kFailedElsewhere);
   auto& batch = hook_batches_[{pass, cell}];
   const bool made = !batch;
-  if (made) batch = std::make_shared<HookBatch>();
+  if (made) batch = std::make_shared<internal::autograd::HookBatch>();
   return {batch, made};
 }
 
-std::shared_ptr<HookBatch> ContextState::end_hook_batch(uint64_t pass,
-                                                        const internal::actors::ActorCell* cell) {
+std::shared_ptr<internal::autograd::HookBatch> ContextState::end_hook_batch(
+    uint64_t pass, const internal::actors::ActorCell* cell) {
   const Lock lock(mutex_);
   auto node = hook_batches_.extract({pass, cell});
   return node.empty() ? nullptr : std::move(node.mapped());
@@ -113,7 +114,7 @@ void ContextState::drop_pass(uint64_t pass) {
   std::map<uint64_t, Sums>::node_type sums;
   std::vector<decltype(sends_)::node_type> sends;
   decltype(waiting_)::node_type waiting;
-  std::vector<std::shared_ptr<HookBatch>> batches;
+  std::vector<std::shared_ptr<internal::autograd::HookBatch>> batches;
   {
     const Lock lock(mutex_);
     dropped_.insert(pass);
@@ -230,9 +231,9 @@ void ContextState::add(Sums& sums, const Tensor& leaf, const Tensor& grad) {
   auto& [kept, sum] = sums[leaf.impl()];
   kept = leaf;
   if (sum.defined())
-    sum = sum_gradients(std::move(sum), grad);  // in place only where nobody else has it
+    sum = internal::autograd::sum_gradients(std::move(sum), grad);  // in place only where nobody else has it
   else
-    add_gradient(sum, grad);
+    internal::autograd::add_gradient(sum, grad);
 }
 
 void ContextState::accumulate(uint64_t pass, const Tensor& leaf, const Tensor& grad) {
@@ -246,7 +247,7 @@ void ContextState::accumulate_kept(uint64_t pass, const Tensor& leaf, Tensor gra
   if (dropped_.contains(pass)) throw_error(ErrorKind::cancelled, kFailedElsewhere);
   auto& [kept, sum] = open_[pass][leaf.impl()];
   kept = leaf;
-  sum = sum.defined() ? sum_gradients(std::move(sum), std::move(grad)) : std::move(grad);
+  sum = sum.defined() ? internal::autograd::sum_gradients(std::move(sum), std::move(grad)) : std::move(grad);
 }
 
 Tensor ContextState::take(uint64_t pass, const Tensor& leaf) {
@@ -281,7 +282,8 @@ Tensor ContextState::gradient(const Tensor& leaf) const {
   const auto take = [&](const Sums& sums) {
     auto at = sums.find(leaf.impl());
     if (at == sums.end()) return;
-    out = out.defined() ? sum_gradients(std::move(out), at->second.second) : at->second.second;
+    out = out.defined() ? internal::autograd::sum_gradients(std::move(out), at->second.second)
+                        : at->second.second;
   };
   take(settled_);
   for (const auto& [pass, sums] : open_) take(sums);
@@ -313,7 +315,7 @@ Tensor ContextState::exchange_gradient(const Tensor& leaf, Tensor grad) {
     auto found = sums.extract(leaf.impl());
     if (!found) return;
     Tensor& sum = found.mapped().second;
-    out = out.defined() ? sum_gradients(std::move(out), sum) : std::move(sum);
+    out = out.defined() ? internal::autograd::sum_gradients(std::move(out), sum) : std::move(sum);
   };
   take(settled_);
   for (auto& [pass, sums] : open_) take(sums);

@@ -13,8 +13,9 @@
 #include "autograd/distributed/send_receive_nodes.h"
 #include "autograd/distributed/shared_subgraphs.h"
 #include "autograd/distributed/termination.h"
-#include "autograd/engine.h"
+#include "autograd/leaf_watch.h"
 #include "autograd/ready_hooks.h"
+#include "autograd/region.h"
 #include "core/async/future.h"
 #include "core/base/mutex.h"
 #include "core/tensor/tensor.h"
@@ -22,11 +23,12 @@
 namespace troupe::autograd {
 
 /// What an actor has of the graph, in an exact pass.
-class ActorRegion : public Region {
+class ActorRegion : public internal::autograd::Region {
  public:
-  explicit ActorRegion(const RunOptions& how) : Region(how) {}
+  explicit ActorRegion(const RunOptions& how) : internal::autograd::Region(how) {}
   /// Selecting.
-  ActorRegion(const RunOptions& how, const std::vector<Edge>& inputs) : Region(how, inputs) {}
+  ActorRegion(const RunOptions& how, const std::vector<Edge>& inputs)
+      : internal::autograd::Region(how, inputs) {}
   /// The same; the gradients of `inputs` belong to the context.
   ActorRegion(const RunOptions& how, Tensors inputs);
   /// Those of set_inputs() when the pass came by: a method may set others meanwhile.
@@ -77,10 +79,11 @@ class ContextState {
   Exit find_exit(uint64_t pass, WorkerId peer, uint64_t pair) const;
   /// What leaves of `cell` were told in a pass, made if new; and whether it was. The pass has to end it.
   /// `cancelled` if the pass was dropped.
-  std::pair<std::shared_ptr<HookBatch>, bool> hook_batch(uint64_t pass,
-                                                         const internal::actors::ActorCell* cell);
+  std::pair<std::shared_ptr<internal::autograd::HookBatch>, bool> hook_batch(
+      uint64_t pass, const internal::actors::ActorCell* cell);
   /// Null if there is none; forgets it.
-  std::shared_ptr<HookBatch> end_hook_batch(uint64_t pass, const internal::actors::ActorCell* cell);
+  std::shared_ptr<internal::autograd::HookBatch> end_hook_batch(uint64_t pass,
+                                                                const internal::actors::ActorCell* cell);
   /// The pass failed: forgets its regions, its gradients and what it recorded, and takes part in it no more.
   void drop_pass(uint64_t pass);
   /// It has ended well: forgets its regions only.
@@ -161,7 +164,7 @@ class ContextState {
   using OfActor = std::pair<uint64_t, const internal::actors::ActorCell*>;  // in a pass
   std::map<OfActor, std::shared_ptr<ActorRegion>> regions_ TROUPE_GUARDED_BY(mutex_);
   std::map<std::tuple<uint64_t, WorkerId, uint64_t>, Exit> exits_ TROUPE_GUARDED_BY(mutex_);
-  std::map<OfActor, std::shared_ptr<HookBatch>> hook_batches_ TROUPE_GUARDED_BY(mutex_);
+  std::map<OfActor, std::shared_ptr<internal::autograd::HookBatch>> hook_batches_ TROUPE_GUARDED_BY(mutex_);
   struct WaitsFor {
     FutureBase future;
     Ref<Node> step;

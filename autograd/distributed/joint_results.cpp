@@ -47,10 +47,11 @@ Received received_behind(std::vector<const Node*> nodes) {
 }  // namespace
 
 std::vector<uint64_t> waits_behind(std::span<const Edge> edges) {
-  if (!WaitingRule::any()) return {};
+  if (!internal::autograd::WaitingRule::any()) return {};
   std::set<uint64_t> among;
   each_behind(nodes_of(edges), [&](const Node& node) {
-    if (node.end() == Node::End::later) among.insert(dynamic_cast<const WaitingRule&>(node).among());
+    if (node.end() == Node::End::later)
+      among.insert(dynamic_cast<const internal::autograd::WaitingRule&>(node).among());
   });
   return {among.begin(), among.end()};
 }

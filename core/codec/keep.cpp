@@ -37,7 +37,7 @@ class Packer {
       kind(PackedKind::bytes), run(bytes->data(), bytes->size());
     } else if (const auto* t = v.get_if<Tensor>()) {
       kind(PackedKind::tensor), number(tensors_);
-      to_[name_ + "." + std::to_string(tensors_++)] = lazy_copy(t->detach());
+      to_[name_ + "." + std::to_string(tensors_++)] = internal::lazy_copy(t->detach());
     } else if (const auto* list = v.get_if<ValueList>()) {
       kind(PackedKind::list), number(static_cast<uint64_t>(list->size()));
       for (const Value& x : *list) add(x, depth + 1);

@@ -13,7 +13,7 @@ Anomaly anomaly_mode() { return mode.load(std::memory_order_relaxed); }
 AnomalyGuard::AnomalyGuard(Anomaly m) : before_(mode.exchange(m)) {}
 AnomalyGuard::~AnomalyGuard() { mode = before_; }
 
-std::string find_anomaly(const Tensor& t, Anomaly wanted) {
+std::string internal::find_anomaly(const Tensor& t, Anomaly wanted) {
   if (wanted == Anomaly::off || !t.defined() || !is_floating(t.dtype())) return {};
   const std::vector<double> values = t.to_vector<double>();
   const auto bad = [wanted](double v) { return std::isnan(v) || (wanted == Anomaly::inf && std::isinf(v)); };

@@ -32,7 +32,11 @@ class AnomalyGuard {
   Anomaly before_;
 };
 
+namespace internal {
+
 /// "a NaN at [0, 3], and 4 more", or empty if `t` has nothing that `mode` looks for.
 std::string find_anomaly(const Tensor& t, Anomaly mode);
+
+}  // namespace internal
 
 }  // namespace troupe

@@ -6,7 +6,7 @@
 #include "core/graph/node.h"
 #include "core/tensor/elements.h"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 constexpr size_t kSmallBytes = 512;       // bytes: of something larger, they are not worth keeping it
@@ -103,4 +103,4 @@ ElementsOf::~ElementsOf() {
   leaf_.impl()->dtype = dtype_before_;
 }
 
-}  // namespace troupe
+}  // namespace troupe::internal

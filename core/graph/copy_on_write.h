@@ -3,7 +3,7 @@
 #pragma once
 #include "core/tensor/tensor.h"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// A contiguous tensor with these elements and without history, as clone_data() gives. Most are copied
 /// when either side is first written to, by begin_write(); a write that does not call it is seen by both.
@@ -46,4 +46,4 @@ class ElementsOf {
   DType dtype_before_;
 };
 
-}  // namespace troupe
+}  // namespace troupe::internal

@@ -117,8 +117,8 @@ void begin_write(const Tensor& t, const char* writer, RepeatedElements repeats) 
   t.storage()->own_bytes();
 }
 
-bool begin_recorded_write(const Tensor& t, const char* writer, std::initializer_list<const Tensor*> sources,
-                          RepeatedElements repeats) {
+bool internal::begin_recorded_write(const Tensor& t, const char* writer,
+                                    std::initializer_list<const Tensor*> sources, RepeatedElements repeats) {
   begin_write(t, writer, repeats);
   bool recorded = t.requires_grad();
   for (const Tensor* source : sources) {

@@ -21,12 +21,16 @@ enum class RepeatedElements {
 /// `invalid`, the text starting with [writer], if `t` is undefined or its elements repeat.
 void begin_write(const Tensor& t, const char* writer, RepeatedElements repeats = RepeatedElements::refused);
 
-/// As above for an operator with these other inputs, which records the write if this gives true: grad mode is
-/// on and one of the tensors requires a gradient. Refuses also an undefined source, one that overlaps `t` in
-/// part, a leaf that requires a gradient, a view of one, and views that no write can be recorded for.
+namespace internal {
+
+/// Begins the write of an operator with these other inputs, which records it if this gives true: grad
+/// mode is on and one of the tensors requires a gradient. Refuses also an undefined source, one that overlaps
+/// `t` in part, a leaf that requires a gradient, a view of one, and views that no write can be recorded for.
 bool begin_recorded_write(const Tensor& t, const char* writer,
                           std::initializer_list<const Tensor*> sources = {},
                           RepeatedElements repeats = RepeatedElements::refused);
+
+}  // namespace internal
 
 /// The first element, for a program's own loops that write to `t`: announced, and counted as a write.
 /// `writer`: who writes, a literal. Errors as begin_write(), and if T is not the element type.

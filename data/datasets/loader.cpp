@@ -59,7 +59,7 @@ Loader::Loader(Dataset set, LoaderOptions options) : set_(std::move(set)), optio
   if (size() == 0) throw_invalid("[loader] the set is empty: x is " + x.summary());
   if (options_.batch_size < 1)
     throw_invalid("[loader] batch size " + std::to_string(options_.batch_size) + ", expected at least 1");
-  check_rank(options_.rank, options_.ranks);
+  detail::check_rank(options_.rank, options_.ranks);
   const bool up = options_.shard == Uneven::pad && size() % options_.ranks != 0;
   const int64_t cut =
       options_.shard ? size() / options_.ranks + up : size();  // rows that are cut into batches

@@ -33,14 +33,14 @@ Order shuffled(int64_t n, uint64_t seed, int64_t epoch) {
   return stream(seed, epoch).permutation(n);
 }
 
-void check_rank(int64_t rank, int64_t ranks) {
+void detail::check_rank(int64_t rank, int64_t ranks) {
   if (ranks < 1 || rank < 0 || rank >= ranks)
     throw_invalid("[shard] rank " + std::to_string(rank) + " of " + std::to_string(ranks) +
                   ", expected 0 <= rank < ranks");
 }
 
 int64_t part_size(int64_t count, int64_t rank, int64_t ranks) {
-  check_rank(rank, ranks);
+  detail::check_rank(rank, ranks);
   return internal::even_size(count, rank, ranks);
 }
 

@@ -17,8 +17,10 @@ Order sequential(int64_t n);
 /// 0 .. n-1 in random order: epoch e has an order of its own, the same in every run and on every rank.
 Order shuffled(int64_t n, uint64_t seed, int64_t epoch);
 
+namespace detail {
 /// `invalid` unless 0 <= rank < ranks.
 void check_rank(int64_t rank, int64_t ranks);
+}  // namespace detail
 
 /// What happens where the number of samples is no multiple of the number of ranks.
 enum class Uneven {
@@ -33,7 +35,7 @@ enum class Uneven {
 template <class Item>
 std::vector<Item> shard(const std::vector<Item>& whole, int64_t rank, int64_t ranks,
                         Uneven uneven = Uneven::pad) {
-  check_rank(rank, ranks);
+  detail::check_rank(rank, ranks);
   const size_t n = whole.size(), step = static_cast<size_t>(ranks);
   const size_t each = uneven == Uneven::pad ? (n + step - 1) / step : n / step;
   std::vector<Item> out;
@@ -51,7 +53,7 @@ int64_t part_size(int64_t count, int64_t rank, int64_t ranks);
 /// ranks have nothing. `invalid`: rank outside [0, ranks).
 template <class Item>
 std::vector<Item> part(const std::vector<Item>& whole, int64_t rank, int64_t ranks) {
-  check_rank(rank, ranks);
+  detail::check_rank(rank, ranks);
   const int64_t count = static_cast<int64_t>(whole.size());
   const auto first = whole.begin() + internal::even_begin(count, rank, ranks);
   return {first, first + part_size(count, rank, ranks)};

@@ -29,12 +29,12 @@ void check_results(std::string_view name, std::span<const Tensor> in, std::span<
   if (tls_in_rule) return;
   const Anomaly mode = anomaly_mode();
   for (size_t i = 0; i < results.size(); ++i) {
-    const std::string found = find_anomaly(results[i], mode);
+    const std::string found = troupe::internal::find_anomaly(results[i], mode);
     if (found.empty()) continue;
     std::string inputs;
     for (const Tensor& t : in) {
       if (!t.defined()) continue;
-      const std::string there = find_anomaly(t, mode);
+      const std::string there = troupe::internal::find_anomaly(t, mode);
       inputs += (inputs.empty() ? "" : ", ") + t.summary() + (there.empty() ? "" : " with " + there);
     }
     const CallFrame& f = frame();
@@ -52,7 +52,7 @@ Tensors checked_gradient(const StepName& step, std::span<const Tensor> grads,
   const std::string recorded =
       step.where.empty() ? "recorded before the checks were on" : fmt::format("recorded as {}", step.where);
   const auto check = [&](const Tensor& t, const std::string& what) {
-    if (const std::string found = find_anomaly(t, mode); !found.empty())
+    if (const std::string found = troupe::internal::find_anomaly(t, mode); !found.empty())
       fail(fmt::format("[{}] backward: {} ({}) has {}; inputs of the step: {}; {}", step.name, what,
                        t.summary(), found, inputs, recorded));
   };

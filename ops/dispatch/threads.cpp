@@ -45,10 +45,6 @@ void set_num_threads(int n) {
   asked_for.store(n, std::memory_order_relaxed);
 }
 
-void set_processes_here(int processes) {
-  processes_here.store(std::max(1, processes), std::memory_order_relaxed);
-}
-
 int num_threads() {
   if (const int n = asked_for.load(std::memory_order_relaxed)) return n;
   static const int from_environment = variable("TROUPE_NUM_THREADS", 0);
@@ -58,9 +54,17 @@ int num_threads() {
   return std::max(1, share / std::max(1, workers_here.load(std::memory_order_relaxed)));
 }
 
-SharedCores::SharedCores(int workers) : workers_(workers) {
-  workers_here.fetch_add(workers, std::memory_order_relaxed);
-}
-SharedCores::~SharedCores() { workers_here.fetch_sub(workers_, std::memory_order_relaxed); }
-
 }  // namespace troupe::ops
+
+namespace troupe::internal {
+
+void set_processes_here(int processes) {
+  ops::processes_here.store(std::max(1, processes), std::memory_order_relaxed);
+}
+
+SharedCores::SharedCores(int workers) : workers_(workers) {
+  ops::workers_here.fetch_add(workers, std::memory_order_relaxed);
+}
+SharedCores::~SharedCores() { ops::workers_here.fetch_sub(workers_, std::memory_order_relaxed); }
+
+}  // namespace troupe::internal

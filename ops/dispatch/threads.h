@@ -9,10 +9,15 @@ namespace troupe::ops {
 /// and by those in this process; at least 1. Results have the same bits whatever it is. `invalid` if a
 /// variable is no number from 1 to 1024.
 int num_threads();
-/// Processes of the cluster that are on this host, this one included.
-void set_processes_here(int processes);
 /// `invalid` unless 1 <= n <= 1024.
 void set_num_threads(int n);
+
+}  // namespace troupe::ops
+
+namespace troupe::internal {
+
+/// Processes of the cluster that are on this host, this one included.
+void set_processes_here(int processes);
 
 /// Says, while it lives, that `workers` workers of this process may compute at the same time.
 class SharedCores {
@@ -26,4 +31,4 @@ class SharedCores {
   int workers_;
 };
 
-}  // namespace troupe::ops
+}  // namespace troupe::internal

@@ -168,7 +168,8 @@ class DataParallel : public AnyDataParallel {
   template <class... A>
   static std::vector<RRef<Replica>> spawn(const Here& here, const Group& group, const A&... args) {
     std::vector<RRef<Replica>> all;
-    for (const ObjectId& member : group.members()) all.push_back(here.spawn<Replica>(member.owner, args...));
+    for (const ObjectId& member : internal::collective::ids_of(group))
+      all.push_back(here.spawn<Replica>(member.owner, args...));
     return all;
   }
   template <class A>
@@ -187,15 +188,15 @@ class DataParallel : public AnyDataParallel {
       if constexpr (std::is_same_v<std::decay_t<decltype(arg)>, Split>) splits.push_back(arg);
     };
     (note(args), ...);
-    return forward(
-        rows_of(splits, size()), join, internal::actors::listed_name<Replica, M>(),
-        [replicas = replicas_, all = std::tuple(std::move(args)...)](size_t r, uint64_t joint) {
-          return std::apply(
-              [&](const A&... args) {
-                return given(replicas[r].within(joint).template call<M>(part(args, r, replicas.size())...));
-              },
-              all);
-        });
+    return forward(rows_of(splits, size()), join, internal::actors::listed_name<Replica, M>(),
+                   [replicas = replicas_, all = std::tuple(std::move(args)...)](size_t r, uint64_t joint) {
+                     return std::apply(
+                         [&](const A&... args) {
+                           return given(internal::rref::within(replicas[r], joint)
+                                            .template call<M>(part(args, r, replicas.size())...));
+                         },
+                         all);
+                   });
   }
   std::vector<RRef<Replica>> replicas_;
 };

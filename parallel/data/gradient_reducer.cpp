@@ -75,8 +75,6 @@ std::vector<std::vector<size_t>> GradientReducer::buckets() const { return state
 
 std::string GradientReducer::name() const { return state_->name(); }
 
-Tensor GradientReducer::anchor() const { return state_->anchor; }
-
 Tensors GradientReducer::pieces() const {
   if (!state_->cut) return state_->parameters;
   Tensors all;
@@ -157,10 +155,7 @@ Future<void> GradientReducer::gathered() const {
   return state_->cut ? state_->cut->gathered() : Future<void>::ready({});
 }
 
-void GradientReducer::set_accumulating(bool on) const { state_->set_accumulating(frame().context, on); }
-
 Accumulation GradientReducer::accumulate() const { return accumulate_as({}); }
-Accumulation GradientReducer::accumulate_rows(double rows) const { return accumulate_as(rows); }
 
 Tensor GradientReducer::take_waiting(const Tensor& parameter) const {
   for (size_t i = 0; i < state_->parameters.size(); ++i)

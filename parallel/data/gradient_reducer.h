@@ -17,6 +17,10 @@
 #include "parallel/server/compression/compression.h"
 #include "parallel/sharded/shard.h"
 
+namespace troupe::internal::parallel {
+class ReplicaReducer;
+}
+
 namespace troupe::parallel {
 
 class PartPieces;
@@ -73,9 +77,6 @@ class GradientReducer {
  public:
   /// `invalid` if this thread runs no member of the group, or the member has such a reducer already.
   GradientReducer(Group group, Tensors parameters, const ReducerOptions& options = {});
-  /// Not for users: reduces the gradients of these parts as well, with Shard::gradients.
-  GradientReducer(Group group, Tensors parameters, const ReducerOptions& options,
-                  std::vector<std::shared_ptr<PartPieces>> parts);
   GradientReducer(GradientReducer&&) noexcept = default;
   GradientReducer& operator=(GradientReducer&&) noexcept = default;
   ~GradientReducer();
@@ -96,12 +97,6 @@ class GradientReducer {
   /// at the cost of one reduction. So they add up, each that of the mean over the rows of its pass; of k
   /// passes that are to be one batch, each brings its loss / k. (As DataParallel::accumulate.)
   Accumulation accumulate() const;
-  /// Not for users: the same for a pass that is none of backward() or reduce(), of whose rows the reduce()
-  /// after it takes the mean with its own.
-  Accumulation accumulate_rows(double rows) const;
-  /// Not for users: what passes under accumulate_rows() have left for a parameter, times their rows, which then waits no
-  /// more. Undefined: nothing.
-  Tensor take_waiting(const Tensor& parameter) const;
 
   /// Of the last pass, in their order: numbers of the parameters in each. One that is frozen on the first
   /// member (requires_grad_(false)) may be in none; whether others have gradients of it, all find out when
@@ -136,14 +131,13 @@ class GradientReducer {
 
   /// The same on all members, and that of no other reducer, before or after.
   std::string name() const;
-  /// Not for users: a pass that comes from elsewhere reaches all parameters by this one, which has no
-  /// elements that count.
-  Tensor anchor() const;
-  /// The context of the call: accumulate() of a driver.
-  void set_accumulating(bool on) const;
 
  private:
+  friend class internal::parallel::ReplicaReducer;
+  GradientReducer(Group group, Tensors parameters, const ReducerOptions& options,
+                  std::vector<std::shared_ptr<PartPieces>> parts);
   class Call;
+  Tensor take_waiting(const Tensor& parameter) const;
   template <class F>
   void check(F f) const;
   Accumulation accumulate_as(std::optional<double> rows) const;

@@ -105,7 +105,7 @@ void PassReduction::take(size_t index) {
     if (!earlier.defined()) continue;
     pass_->add(other, ops::neg(earlier));
     const Tensor part = scaled(earlier, by_rows ? plan_.per_row : 1);
-    gradient = gradient.defined() ? autograd::sum_gradients(std::move(gradient), part) : part;
+    gradient = gradient.defined() ? internal::autograd::sum_gradients(std::move(gradient), part) : part;
   }
   gradients_[index] = std::move(gradient);
   size_t full;

@@ -16,6 +16,7 @@
 #include "core/tensor/creation.h"
 #include "ops/ops.h"
 #include "parallel/data/reducer_names.h"
+#include "parallel/data/replica_reducer.h"
 #include "parallel/data/shared_buffers.h"
 #include "parallel/sharded/cut_parts.h"
 
@@ -24,7 +25,7 @@ namespace {
 
 struct Joined {
   Group group;
-  GradientReducer reducer;
+  internal::parallel::ReplicaReducer reducer;
   SharedBuffers buffers = {};
   CutParts parts = {};
   bool divides = false;  // Shard::none does not
@@ -144,10 +145,10 @@ Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
   here->parts = parts;
   here->divides = shard != Shard::none;
   auto* const model = optim::ModelPart::here();
-  model->be_replica(order.group.members());
+  model->be_replica(internal::collective::ids_of(order.group));
   all_joined()[order.key] = here;
   if (order.group.rank() > 0)
-    model->leave_out_of_norms(kReplica, whole_in(parameters, here->reducer.pieces()));
+    model->leave_out_of_norms(kReplica, whole_in(parameters, here->reducer->pieces()));
   Tensors all = parameters;
   all.insert(all.end(), buffers.begin(), buffers.end());
   const auto mine = random_places(held);
@@ -158,7 +159,7 @@ Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
   const Future<void> own = optim::first_values();
   const optim::FirstValues coming;
   co_await own;
-  const auto taking = take_from_first(order.group, all, here->reducer.name() + "/start");
+  const auto taking = take_from_first(order.group, all, here->reducer->name() + "/start");
   co_await taking;
   all.clear();
   here->parts.take();
@@ -177,7 +178,7 @@ Tensor give_anchor(const std::string& key) {
 
 Task<void> take_buffers(std::string key, uint64_t number, bool record) {
   const auto here = joined(key);
-  const Future<void> gathered = here->reducer.gathered();
+  const Future<void> gathered = here->reducer->gathered();
   co_await gathered;
   record ? count_sent_from_here() : count_sent_up_to_here();
   if (here->buffers.all().empty()) co_return;
@@ -185,14 +186,14 @@ Task<void> take_buffers(std::string key, uint64_t number, bool record) {
   const bool first = here->group.rank() == 0;
   brings.push_back(first ? here->buffers.numbers() : zeros({static_cast<int64_t>(brings.size())}, int64));
   const auto coming = those_of_first(here->group, std::move(brings),
-                                     here->reducer.name() + "/buffers " + std::to_string(number));
+                                     here->reducer->name() + "/buffers " + std::to_string(number));
   const Tensors came = co_await coming;
   if (!first) here->buffers.take(came, came.back());
 }
 
 Task<RankBytes> bytes(Actor& actor, std::string key) {
   if (!key.empty()) {
-    const Future<void> gathered = joined(key)->reducer.gathered();
+    const Future<void> gathered = joined(key)->reducer->gathered();
     co_await gathered;
   }
   co_return rank_bytes(actor);
@@ -200,13 +201,13 @@ Task<RankBytes> bytes(Actor& actor, std::string key) {
 
 Task<StateDict> state_dict(Actor& actor, std::string key, uint64_t number) {
   const auto here = joined(key);
-  const Future<void> gathered = here->reducer.gathered();
+  const Future<void> gathered = here->reducer->gathered();
   co_await gathered;
   StateDict state;
   if (const nn::HeldModule held{actor}) state = held->state_dict();
-  for (auto& [name, t] : state) t = lazy_copy(t);
+  for (auto& [name, t] : state) t = internal::lazy_copy(t);
   const auto making =
-      here->parts.whole_state(std::move(state), here->reducer.name() + "/state " + std::to_string(number));
+      here->parts.whole_state(std::move(state), here->reducer->name() + "/state " + std::to_string(number));
   state = co_await making;
   if (here->group.rank() > 0) co_return StateDict();
   for (auto& [name, t] : state) t = t.data_on(cpu);
@@ -248,7 +249,7 @@ void set_share(const std::string& key, double share) { joined(key)->parts.set_sh
 
 bool is_replica() { return !all_joined().empty(); }
 
-const GradientReducer* reducer_of(const std::string& key) {
+const internal::parallel::ReplicaReducer* reducer_of(const std::string& key) {
   const auto found = find_joined(key);
   return found ? &found->reducer : nullptr;
 }

@@ -52,7 +52,7 @@ void install_replicas(internal::actors::Worker& worker);
 /// In the mailbox of an actor: whether it is one of several replicas.
 bool is_replica();
 /// In a method of an actor that has joined a group under this key. Null: it has not.
-const GradientReducer* reducer_of(const std::string& key);
+const internal::parallel::ReplicaReducer* reducer_of(const std::string& key);
 /// What gradients of its parts count for, in the sum over all replicas, from the next use of one on.
 void set_share(const std::string& key, double share);
 

@@ -20,7 +20,7 @@ struct MeshCount final : internal::actors::Extension {
 void install_meshes(internal::actors::Worker& worker) { worker.add_extension(std::make_unique<MeshCount>()); }
 
 Mesh mesh_of_its_own(const Here& here, const Mesh& workers) {
-  for (const ObjectId& m : workers.all().members())
+  for (const ObjectId& m : internal::collective::ids_of(workers.all()))
     if (m.number)
       throw_invalid("[mesh] the mesh has actors at its points: give one of workers to spawn others there");
   auto* const count = here.table().worker().extension<MeshCount>();
@@ -34,7 +34,7 @@ Mesh mesh_of_its_own(const Here& here, const Mesh& workers) {
 
 std::vector<WorkerId> workers_of(const Mesh& mesh) {
   std::vector<WorkerId> all;
-  for (const ObjectId& m : mesh.all().members()) all.push_back(m.owner);
+  for (const ObjectId& m : internal::collective::ids_of(mesh.all())) all.push_back(m.owner);
   return all;
 }
 

@@ -79,7 +79,7 @@ class ActorMesh {
     internal::rref::JointCall joint = is_all_ ? joint_->all(method) : joint_->some(method);
     for (size_t p = 0; p < actors_.size(); ++p)
       results.push_back(joint.part(actors_[p], [&](uint64_t number) {
-        return actors_[p].within(number).template call<M>(argument(args, p)...);
+        return internal::rref::within(actors_[p], number).template call<M>(argument(args, p)...);
       }));
     return results;
   }

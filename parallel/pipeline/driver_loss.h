@@ -10,7 +10,7 @@
 
 namespace troupe::parallel {
 
-/// Not for users: a Pipeline makes one.
+/// A Pipeline makes one.
 class DriverLoss final : public Actor {
  public:
   using Function = std::function<Tensor(const Value& output, const Value& target)>;

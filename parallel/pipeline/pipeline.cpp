@@ -116,10 +116,12 @@ Stage& Stage::operator=(const Stage&) = default;
 Stage& Stage::operator=(Stage&&) noexcept = default;
 Stage::~Stage() = default;
 
-Pipeline::Pipeline(const Here& here, std::vector<Stage> stages, PipelineOptions options)
+Pipeline::Pipeline(const Here& here, std::vector<Stage> stages, PipelineOptions options,
+                   internal::parallel::Joint joint)
     : here_(here),
       stages_(std::move(stages)),
       options_(std::move(options)),
+      joint_(joint.number),
       report_(std::make_shared<LastReport>()) {
   check_stages(stages_, options_);
   workers_ = this->stages() / options_.chunks;
@@ -134,7 +136,7 @@ Pipeline::Pipeline(const Here& here, std::vector<Stage> stages, PipelineOptions 
   id_ = internal::owned_number(worker.id(), worker.next_number());
   join_replicas();
   for (int w = 0; w < workers_; ++w) {
-    RunnerSetup setup{id_, w, workers_, {}, options_.joint};
+    RunnerSetup setup{id_, w, workers_, {}, joint_};
     for (int s = w; s < this->stages(); s += workers_)
       setup.chunks.push_back(stages_[static_cast<size_t>(s)].part);
     const WorkerId at = setup.chunks[0].actor.owner();
@@ -166,7 +168,7 @@ void Pipeline::connect() {
 
 // Behind the ties: the first pipeline's stages have the values that all others take.
 void Pipeline::join_replicas() {
-  if (options_.shard == Shard::all && !options_.joint && !options_.replicas.empty())
+  if (options_.shard == Shard::all && !joint_ && !options_.replicas.empty())
     throw_invalid(
         "[pipeline] replicas of stages gather their parameters together, and pipelines that are made one by "
         "one know nothing of each other: use Pipelines, or Shard::gradients");
@@ -247,7 +249,7 @@ Policy Pipeline::policy(int micro_batches) {
 }
 
 std::shared_ptr<Pipeline::Run> Pipeline::prepare(std::vector<Value> batch, const StepOptions& options,
-                                                 bool record) {
+                                                 std::optional<double> share, bool record) {
   const size_t count = batch.size();
   if (count == 0) throw_invalid("[pipeline] a step of no micro-batches");
   auto run = std::make_shared<Run>();
@@ -265,7 +267,7 @@ std::shared_ptr<Pipeline::Run> Pipeline::prepare(std::vector<Value> batch, const
       throw_invalid(fmt::format("[pipeline] micro-batch {} has a weight of {}; expected 0 or more", m,
                                 run->weights[m]));
   run->total = std::accumulate(run->weights.begin(), run->weights.end(), 0.0);
-  if (!(run->total > 0 || options.share == 0.0) || !std::isfinite(run->total))
+  if (!(run->total > 0 || share == 0.0) || !std::isfinite(run->total))
     throw_invalid(fmt::format(
         "[pipeline] the weights of the micro-batches add up to {}; expected a number above 0", run->total));
   for (double& w : run->weights) w = run->total > 0 ? w / run->total : 0;
@@ -280,7 +282,7 @@ std::shared_ptr<Pipeline::Run> Pipeline::prepare(std::vector<Value> batch, const
                      .record = record,
                      .recompute = {},
                      .weights = run->weights,
-                     .total = options.share.value_or(run->total),
+                     .total = share.value_or(run->total),
                      .loss_scale = options.loss_scale,
                      .batch = {},
                      .targets = {},
@@ -345,6 +347,11 @@ Future<StepResult> Pipeline::step_async(const Value& batch, const Value& targets
 
 Future<StepResult> Pipeline::step_async(std::vector<Value> batch, std::vector<Value> targets,
                                         const StepOptions& options) {
+  return step_of_share(std::move(batch), std::move(targets), options, {});
+}
+
+Future<StepResult> Pipeline::step_of_share(std::vector<Value> batch, std::vector<Value> targets,
+                                           const StepOptions& options, std::optional<double> share) {
   if (!frame().context)
     throw_invalid(
         "[pipeline] a step leaves its gradients in an autograd::Context, and none is alive here: make one");
@@ -352,7 +359,7 @@ Future<StepResult> Pipeline::step_async(std::vector<Value> batch, std::vector<Va
     throw_invalid("[pipeline] there is no loss: give the last stage one (with_loss), or the options");
   if (targets.size() != batch.size())
     throw_invalid(fmt::format("[pipeline] {} targets for {} micro-batches", targets.size(), batch.size()));
-  const auto run = prepare(std::move(batch), options, true);
+  const auto run = prepare(std::move(batch), options, share, true);
   Future<void> ready = Future<void>::ready({});
   if (loss_)
     ready =
@@ -391,7 +398,7 @@ Future<std::vector<Value>> Pipeline::forward_async(const Value& batch, const Ste
 }
 
 Future<std::vector<Value>> Pipeline::forward_async(std::vector<Value> batch, const StepOptions& options) {
-  const auto run = prepare(std::move(batch), options, false);
+  const auto run = prepare(std::move(batch), options, {}, false);
   return start(run).then([run, kept = report_](const std::vector<RunnerReport>& parts) {
     kept->keep(join(parts, run->policy));
     return parts.back().outputs;

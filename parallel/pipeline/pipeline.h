@@ -14,6 +14,15 @@
 #include "parallel/sharded/shard.h"
 #include "rref/here.h"
 
+namespace troupe::internal::parallel {
+
+/// A number that several pipelines have whose stages meet (Pipelines); 0: none.
+struct Joint {
+  uint64_t number = 0;
+};
+
+}  // namespace troupe::internal::parallel
+
 namespace troupe::parallel {
 
 class DriverLoss;
@@ -119,8 +128,6 @@ struct PipelineOptions {
   /// With Shard::all, how often the gradients of a part are summed over the replicas: for each micro-batch,
   /// or once, when the step is done. Until then gradients of whole parameters are there.
   Per reduce = Per::use;
-  /// Not for users: the number of several pipelines whose stages meet (Pipelines).
-  uint64_t joint = 0;
   /// For "auto": how many micro-batches each worker may keep; empty: any number.
   std::vector<int> most_live = {};
   Duration timeout = std::chrono::seconds(60);  ///< of a step; zero: none
@@ -137,9 +144,6 @@ struct StepOptions {
   /// optim::LossScaler::scale(): the gradients are those of the loss times this, and a loss that is not
   /// finite is no error, but leaves such gradients. 0: none.
   double loss_scale = 0;
-  /// Not for users: what the step counts for among those of all replicas, perhaps nothing; empty: the sum of
-  /// the weights, which is above 0.
-  std::optional<double> share = {};
   /// Of a step that names none.
   static const StepOptions defaults;
 };
@@ -157,7 +161,10 @@ class Pipeline {
   /// Does not wait. `invalid` for no stages, for counts that are no multiple of `chunks`, for schedules that
   /// do not fit, for two losses or none, for skips that are given or taken by nobody, and for ties that
   /// cannot be.
-  Pipeline(const Here& here, std::vector<Stage> stages, PipelineOptions options = {});
+  Pipeline(const Here& here, std::vector<Stage> stages, PipelineOptions options = {})
+      : Pipeline(here, std::move(stages), std::move(options), internal::parallel::Joint{}) {}
+  Pipeline(const Here& here, std::vector<Stage> stages, PipelineOptions options,
+           internal::parallel::Joint joint);
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
 
@@ -206,7 +213,12 @@ class Pipeline {
   friend class Pipelines;
   struct Run;
   struct LastReport;
-  std::shared_ptr<Run> prepare(std::vector<Value> batch, const StepOptions& options, bool record);
+  // `share`: what the step counts for among those of all replicas, perhaps nothing; empty: the sum of the
+  // weights, which is above 0.
+  Future<StepResult> step_of_share(std::vector<Value> batch, std::vector<Value> targets,
+                                   const StepOptions& options, std::optional<double> share);
+  std::shared_ptr<Run> prepare(std::vector<Value> batch, const StepOptions& options,
+                               std::optional<double> share, bool record);
   Future<std::vector<RunnerReport>> start(const std::shared_ptr<Run>& run);
   std::vector<AnyRef> peers_of(int worker) const;
   void connect();
@@ -221,6 +233,7 @@ class Pipeline {
   Here here_;
   std::vector<Stage> stages_;
   PipelineOptions options_;
+  uint64_t joint_;
   int workers_;
   uint64_t id_, step_ = 0;
   std::vector<RRef<Runner>> runners_;

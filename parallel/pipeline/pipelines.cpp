@@ -34,7 +34,7 @@ void Pipelines::check(const MeshPoints& points, const PipelineOptions& options, 
   const MeshPoints pipelines = points.without(dims.stages);
   const size_t replicas = has(pipelines, dims.replicas) ? pipelines.size(dims.replicas) : 1;
   const bool ranks_meet = pipelines.size() > replicas || (replicas > 1 && options.shard == Shard::all);
-  if (!options.replicas.empty() || options.joint)
+  if (!options.replicas.empty())
     throw_invalid("[pipelines] the replicas of stages follow from the mesh: leave out the option");
   if (options.schedule == "auto")
     throw_invalid(
@@ -55,7 +55,8 @@ Pipelines::Pipelines(const Here& here, MeshPoints points, const std::vector<AnyR
   check(points, options, dims);
   has_parts_ = replicas_ > 1 && options.shard == Shard::all;
   internal::actors::Worker& worker = here.table().worker();
-  if (count > 1) options.joint = internal::owned_number(worker.id(), worker.next_number());
+  internal::parallel::Joint joint;
+  if (count > 1) joint.number = internal::owned_number(worker.id(), worker.next_number());
 
   // Points without the stages' dimension, to those with it.
   std::vector<std::vector<AnyRef>> of(count);
@@ -75,9 +76,9 @@ Pipelines::Pipelines(const Here& here, MeshPoints points, const std::vector<AnyR
       std::vector<AnyRef> copies;
       for (size_t r = 0; r < replicas_; ++r)
         copies.push_back(of[i - replica_of_[i] * points_.stride(dim_) + r * points_.stride(dim_)][s]);
-      own.replicas.emplace_back(copies, fmt::format("pipelines {}", options.joint));
+      own.replicas.emplace_back(copies, fmt::format("pipelines {}", joint.number));
     }
-    pipelines_.emplace_back(here, std::move(parts), std::move(own));
+    pipelines_.emplace_back(here, std::move(parts), std::move(own), joint);
   }
 }
 
@@ -212,17 +213,18 @@ Future<StepResult> Pipelines::step_async(const Value& batch, const Value& target
   if (!(total > 0))
     throw_invalid(fmt::format(
         "[pipelines] the weights of all micro-batches add up to {}; expected a number above 0", total));
+  std::vector<std::optional<double>> shares(replicas_);
   for (size_t r = 0; r < replicas_; ++r) {
     check_rows(xs[r], ys[r], count);
     const auto& weights = own[r].weights;
     const double mine = weights.empty() ? static_cast<double>(rows_of(xs[r], "the batch"))
                                         : std::accumulate(weights.begin(), weights.end(), 0.0);
-    if (replicas_ > 1) own[r].share = mine / total;
+    if (replicas_ > 1) shares[r] = mine / total;
   }
   const auto steps = begin_all([&](size_t i) {
     const size_t r = replica_of_[i];
-    return pipelines_[i].step_async(split_batch(xs[r], count, "the batch"),
-                                    split_batch(ys[r], count, "the targets"), own[r]);
+    return pipelines_[i].step_of_share(split_batch(xs[r], count, "the batch"),
+                                       split_batch(ys[r], count, "the targets"), own[r], shares[r]);
   });
   const bool single = pipelines_.size() == 1;
   std::vector<std::string> places;

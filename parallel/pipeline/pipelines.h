@@ -33,7 +33,7 @@ struct PipelinesDims {
 class Pipelines {
  public:
   /// `method`: of all actors; its loss that of the last stage. Options are those of each pipeline; their
-  /// `replicas` and `joint` are set here. `invalid` where Pipeline says so, for a mesh without that dimension
+  /// `replicas` are set here. `invalid` where Pipeline says so, for a mesh without that dimension
   /// of stages, and for options that ranks would have to agree on and cannot: "auto", and checkpoints where
   /// stages meet, which wait in their forward pass.
   template <class T>

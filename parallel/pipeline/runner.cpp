@@ -58,7 +58,7 @@ Tensors output_gradients(const StageLinks& links, ValueList parts) {
       const auto more = internal::from_value<Tensors>(std::move(parts.at(slot++)));
       for (size_t i = 0; i < sum.size(); ++i)
         if (more.at(i).defined())
-          sum[i] = sum[i].defined() ? autograd::sum_gradients(sum[i], more[i]) : more[i];
+          sum[i] = sum[i].defined() ? internal::autograd::sum_gradients(sum[i], more[i]) : more[i];
     }
     grads.insert(grads.end(), sum.begin(), sum.end());
   }

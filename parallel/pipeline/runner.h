@@ -40,7 +40,7 @@ inline constexpr internal::actors::CommonMethod<void(uint64_t step, SkipLink to,
                                                      bool forward, Value what, int64_t sent)>
     kReceive{"receive"};
 
-/// Not for users: a Pipeline makes one for each of its workers, beside the actors of the first stage there.
+/// A Pipeline makes one for each of its workers, beside the actors of the first stage there.
 class Runner final : public Actor {
  public:
   explicit Runner(RunnerSetup setup) : setup_(std::move(setup)) {}

@@ -11,7 +11,7 @@
 namespace troupe::parallel {
 namespace {
 
-class Nowhere final : public autograd::Sink {
+class Nowhere final : public internal::autograd::Sink {
  public:
   void accumulate(const Tensor&, const Tensor&) override {}
 };
@@ -23,7 +23,7 @@ Tensor run_once(nn::Layer& layer, const Tensor& x) {
   const Tensor y = layer(in);
   if (y.requires_grad()) {
     Nowhere nowhere;
-    autograd::SplitPass pass({y}, in.requires_grad() ? Tensors{in} : Tensors{});
+    internal::autograd::SplitPass pass({y}, in.requires_grad() ? Tensors{in} : Tensors{});
     (void)pass.inputs({ones_like(y)});
     pass.rest(nowhere);
   }

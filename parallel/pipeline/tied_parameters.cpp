@@ -67,7 +67,7 @@ Tensors sum_of_ties(const std::vector<Tie>& ties, const Tensors& own, const Tens
   for (size_t t = 0; t < ties.size(); ++t) {
     Tensor sum;
     const auto add = [&](const Tensor& grad) {
-      if (grad.defined()) sum = sum.defined() ? autograd::sum_gradients(sum, grad) : grad;
+      if (grad.defined()) sum = sum.defined() ? internal::autograd::sum_gradients(sum, grad) : grad;
     };
     for (size_t i = 0; i <= ties[t].others.size(); ++i)
       add(static_cast<int64_t>(i) == ties[t].position ? own.at(t) : came.at(slot++));

@@ -16,7 +16,12 @@
 #include "rref/any_ref.h"
 #include "rref/rref.h"
 
-namespace troupe::parallel {
+namespace troupe::internal::parallel {
+
+using troupe::parallel::ClientOptions;
+using troupe::parallel::Pushed;
+using troupe::parallel::TrainerId;
+using troupe::parallel::VersionStamp;
 
 /// `what` starts the text: "[server]". Throws `invalid`.
 inline void check_servers(size_t servers, const std::string& what) {
@@ -37,10 +42,10 @@ auto ask_all(const std::vector<RRef<S>>& servers, const A&... args) {
 /// Arguments of the listed method M of S, as they travel.
 template <class S, auto M, class... A>
 ValueList arguments_of(const A&... args) {
-  static_assert(internal::rref::check_call<S, M, A...>());
-  using Params = typename internal::actors::MethodTraits<decltype(M)>::Tuple;
+  static_assert(rref::check_call<S, M, A...>());
+  using Params = typename actors::MethodTraits<decltype(M)>::Tuple;
   return [&]<size_t... I>(std::index_sequence<I...>) {
-    return ValueList{internal::rref::argument<std::tuple_element_t<I, Params>>(args)...};
+    return ValueList{rref::argument<std::tuple_element_t<I, Params>>(args)...};
   }
   (std::index_sequence_for<A...>());
 }
@@ -50,7 +55,7 @@ template <auto M, class S, class... A>
 Future<void> change_all(const std::vector<RRef<S>>& servers, std::optional<Duration> timeout, const A&... a) {
   check_servers(servers.size(), "[server]");
   const ValueList args = arguments_of<S, M>(a...);
-  const char* method = internal::actors::method_name<M>();
+  const char* method = actors::method_name<M>();
   std::vector<Future<Value>> told;
   told.reserve(servers.size());
   for (const auto& server : servers) {
@@ -63,10 +68,8 @@ Future<void> change_all(const std::vector<RRef<S>>& servers, std::optional<Durat
   return all(told).then([](const ValueList&) {});
 }
 
-namespace detail {
 /// The path of the client that the current actor, or the program, makes next: "Trainer#1/client#0".
-std::string next_client_path(internal::actors::Worker& worker);
-}  // namespace detail
+std::string next_client_path(actors::Worker& worker);
 
 /// What became of a push in all parts: the least version; late if it was in one.
 Future<Pushed> joined(const std::vector<Future<Pushed>>& pushes);
@@ -79,9 +82,9 @@ class ClientBase {
   ClientBase(std::vector<RRef<S>> servers, const ClientOptions& options, const std::string& what)
       : stamps(servers.size()), servers_(std::move(servers)), timeout_(options.timeout) {
     if (servers_.empty()) throw_invalid(what + " a client of no servers");
-    internal::actors::Worker& worker = servers_[0].worker();
+    actors::Worker& worker = servers_[0].worker();
     const uint64_t number = worker.next_number();
-    who_ = {options.name.empty() ? detail::next_client_path(worker) : options.name,
+    who_ = {options.name.empty() ? next_client_path(worker) : options.name,
             uint64_t{worker.id()} << 32 | (number & 0xffffffff)};
     for (auto& server : servers_) {
       if (options.timeout) server = server.with_timeout(*options.timeout);
@@ -104,8 +107,7 @@ class ClientBase {
         joins_[i].on_ready([](const Result<void>&) {});  // a cancelled one would leave nobody to leave
       try {
         (void)AnyRef(servers_[i])
-            .call(internal::actors::method_name<&S::leave>(), arguments_of<S, &S::leave>(who_),
-                  {.one_way = true});
+            .call(actors::method_name<&S::leave>(), arguments_of<S, &S::leave>(who_), {.one_way = true});
       } catch (const Error&) {  // the cluster has ended
       }
     }
@@ -158,4 +160,4 @@ class ClientBase {
   std::vector<Future<Pushed>> pushes_;  // of the last push
 };
 
-}  // namespace troupe::parallel
+}  // namespace troupe::internal::parallel

@@ -64,7 +64,7 @@ RowOptimizer::RowOptimizer(std::string optimizer) : optimizer_(std::move(optimiz
 
 Value RowOptimizer::saved() const {
   ValueMap slots;
-  for (const auto& [name, t] : slots_) slots.emplace(name, lazy_copy(t));
+  for (const auto& [name, t] : slots_) slots.emplace(name, internal::lazy_copy(t));
   return ValueList{Value(steps_), Value(std::move(slots))};
 }
 

@@ -95,7 +95,7 @@ Served serve(const Here& here, const std::vector<Place>& where, const Tensors& s
   if (where.empty() || start.empty())
     throw_invalid(fmt::format("[server] {} tensors for servers on {} workers; expected at least one of each",
                               start.size(), where.size()));
-  check_pulls(options.pull, "[server]");
+  internal::parallel::check_pulls(options.pull, "[server]");
   check_trainers(options.trainers);
   const NoGradGuard none;  // the servers start with copies of the values: parameters of modules will do
   Served served;
@@ -130,43 +130,32 @@ Served serve(const Here& here, const std::vector<Place>& where, const Tensors& s
 
 Future<Tensors> read(const Served& served, int64_t at_least) {
   NoGradGuard guard;
-  return ask_all<&Server::read>(served.servers, at_least).then([served](const std::vector<Pulled>& all) {
-    NoGradGuard guard;
-    std::vector<Tensors> blocks;
-    for (const Pulled& pulled : all) blocks.push_back(pulled.values.parts);
-    return assembled(served, blocks);
-  });
+  return internal::parallel::ask_all<&Server::read>(served.servers, at_least)
+      .then([served](const std::vector<Pulled>& all) {
+        NoGradGuard guard;
+        std::vector<Tensors> blocks;
+        for (const Pulled& pulled : all) blocks.push_back(pulled.values.parts);
+        return assembled(served, blocks);
+      });
 }
 
 Future<void> set_policy(const Served& served, const ServerPolicy& policy) {
-  return change_all<&Server::set_policy>(served.servers, {}, policy);
+  return internal::parallel::change_all<&Server::set_policy>(served.servers, {}, policy);
 }
 
 Future<void> set_options(const Served& served, const ValueMap& changed) {
-  return change_all<&Server::set_options>(served.servers, {}, changed);
+  return internal::parallel::change_all<&Server::set_options>(served.servers, {}, changed);
 }
 
 Future<std::vector<ServerReport>> report(const Served& served) {
-  return ask_all<&Server::report>(served.servers);
-}
-
-std::string detail::next_client_path(internal::actors::Worker& worker) {
-  return internal::rref::RefTable::of(worker)->path_of_next("client");
-}
-
-Future<Pushed> joined(const std::vector<Future<Pushed>>& pushes) {
-  return all(pushes).then([](const std::vector<Pushed>& all) {
-    Pushed out = all.at(0);
-    for (const Pushed& p : all) out = {std::min(out.version, p.version), out.late || p.late};
-    return out;
-  });
+  return internal::parallel::ask_all<&Server::report>(served.servers);
 }
 
 // ---- the client
 
 struct Client::State final : Stateful {
   State(Served from, const ClientOptions& options)
-      : served((check_servers(from.servers.size(), "[server]"), std::move(from))),
+      : served((internal::parallel::check_servers(from.servers.size(), "[server]"), std::move(from))),
         servers(this->served.servers, options, "[server]"),
         residuals(this->served.servers.size()) {}
   void check(const Tensors& tensors, bool counts) const;
@@ -201,7 +190,7 @@ struct Client::State final : Stateful {
   }
 
   Served served;
-  ClientBase<Server> servers;
+  internal::parallel::ClientBase<Server> servers;
   GradientsCame came;
   Tensors values;                  // of the last pull, under local(H)
   std::vector<Tensors> residuals;  // of each block, where pushes leave something out
@@ -225,7 +214,7 @@ void Client::State::check(const Tensors& tensors, bool counts) const {
   std::vector<Whole> values;
   for (const auto& shape : served.shapes)
     values.push_back({static_cast<DType>(served.dtype), shape_of(shape)});
-  check_gradients(servers.name(), tensors, values, counts);
+  internal::parallel::check_gradients(servers.name(), tensors, values, counts);
 }
 
 // A push of weight 0 counts for nothing, so nothing is made good with it.

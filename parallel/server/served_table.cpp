@@ -71,7 +71,7 @@ Tensor assembled(const Tensors& rows, const Tensor& at, const std::vector<int64_
 
 int64_t ServedTable::server_of(int64_t row) const {
   const auto n = static_cast<int64_t>(servers.size());
-  check_servers(servers.size(), "[table]");
+  internal::parallel::check_servers(servers.size(), "[table]");
   return by_range ? row / ((rows + n - 1) / n) : row % n;
 }
 
@@ -82,7 +82,7 @@ ServedTable serve_table(const Here& here, const std::vector<Place>& where, int64
                               rows, width, where.size()));
   if (!(table.scale >= 0) || !std::isfinite(table.scale))
     throw_invalid(fmt::format("[table] a scale of {}; expected a finite number of at least 0", table.scale));
-  check_pulls(options.pull, "[table]");
+  internal::parallel::check_pulls(options.pull, "[table]");
   check_trainers(options.trainers);
   if (options.push.keeps_residual())
     throw_invalid(
@@ -102,7 +102,7 @@ ServedTable serve_table(const Here& here, const std::vector<Place>& where, int64
 }
 
 Future<Tensor> read(const ServedTable& table, const Tensor& ids) {
-  check_servers(table.servers.size(), "[table]");
+  internal::parallel::check_servers(table.servers.size(), "[table]");
   NoGradGuard guard;
   const Routed routed = route(table, ids);
   std::vector<Future<Tensor>> asked;
@@ -115,20 +115,20 @@ Future<Tensor> read(const ServedTable& table, const Tensor& ids) {
 }
 
 Future<void> set_policy(const ServedTable& table, const ServerPolicy& policy) {
-  return change_all<&Table::set_policy>(table.servers, {}, policy);
+  return internal::parallel::change_all<&Table::set_policy>(table.servers, {}, policy);
 }
 Future<void> set_options(const ServedTable& table, const ValueMap& changed) {
-  return change_all<&Table::set_options>(table.servers, {}, changed);
+  return internal::parallel::change_all<&Table::set_options>(table.servers, {}, changed);
 }
 Future<std::vector<ServerReport>> report(const ServedTable& table) {
-  return ask_all<&Table::report>(table.servers);
+  return internal::parallel::ask_all<&Table::report>(table.servers);
 }
 
 // ---- the client
 
 struct TableClient::State final : Stateful {
   State(ServedTable from, const ClientOptions& options)
-      : table((check_servers(from.servers.size(), "[table]"), std::move(from))),
+      : table((internal::parallel::check_servers(from.servers.size(), "[table]"), std::move(from))),
         servers(this->table.servers, options, "[table]") {}
   bool compresses() const { return table.pull.on() || table.push.on(); }
   std::string state_name() const override { return "TableClient"; }
@@ -143,7 +143,7 @@ struct TableClient::State final : Stateful {
   }
 
   ServedTable table;
-  ClientBase<Table> servers;
+  internal::parallel::ClientBase<Table> servers;
   GradientsCame came;
   struct {
     uint64_t context = 0;

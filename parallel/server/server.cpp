@@ -82,8 +82,12 @@ Task<Pulled> Server::read(int64_t at_least) {
 
 // ---- pushes
 
-void check_gradients(const std::string& trainer, const Tensors& gradients, const std::vector<Whole>& values,
-                     bool counts) {
+}  // namespace troupe::parallel
+
+namespace troupe::internal::parallel {
+
+void check_gradients(const std::string& trainer, const Tensors& gradients,
+                     const std::vector<troupe::parallel::Whole>& values, bool counts) {
   const auto refuse = [&](const std::string& why) {
     throw_invalid(fmt::format("[server] trainer \"{}\" pushes {}", trainer, why));
   };
@@ -106,11 +110,15 @@ void check_gradients(const std::string& trainer, const Tensors& gradients, const
                       i));
 }
 
+}  // namespace troupe::internal::parallel
+
+namespace troupe::parallel {
+
 Pushed Server::take_gradients(const TrainerId& trainer, const VersionStamp& stamp, Tensors gradients,
                               double weight) {
   std::vector<Whole> values;
   for (const Tensor& value : values_) values.push_back({value.dtype(), value.shape()});
-  check_gradients(trainer.name, gradients, values, weight != 0);
+  internal::parallel::check_gradients(trainer.name, gradients, values, weight != 0);
   if (weight == 0) gradients.assign(values_.size(), {});  // NaN times 0 must not stay
   for (Tensor& g : gradients)
     if (g.defined()) g = ops::to(g.detach(), compute_dtype(g.dtype()));
@@ -174,10 +182,17 @@ void Server::update(optim::Optimizer& optimizer, const std::vector<Contribution>
   if (consistency().policy().kind == ServerPolicy::Kind::delayed)
     for (const Tensor& value : values_) previous_.push_back(value.detach());
   for (size_t i = 0; i < sums.size(); ++i)
-    if (sums[i].defined()) replace_if_held(values_[i]);
+    if (sums[i].defined()) internal::replace_if_held(values_[i]);
   optimizer.step(sums, scale);
 }
 
-internal::actors::TypeRegistry server_actors() { return hosting<Server, Table, ServedModule>(); }
-
 }  // namespace troupe::parallel
+
+namespace troupe::internal::parallel {
+
+actors::TypeRegistry server_actors() {
+  using namespace troupe::parallel;
+  return hosting<Server, Table, ServedModule>();
+}
+
+}  // namespace troupe::internal::parallel

@@ -74,13 +74,17 @@ class Server final : public ServerBase {
   std::map<std::string, Recorded> recorded_;  // by trainer: of its last context
 };
 
+}  // namespace troupe::parallel
+
+namespace troupe::internal::parallel {
+
 /// What a server says of such gradients, one for each value: `invalid` for other shapes or dtypes, and for
 /// elements that are not finite. A client of several servers asks before it sends them: what one of them
 /// would refuse would be a step of the others.
-void check_gradients(const std::string& trainer, const Tensors& gradients, const std::vector<Whole>& values,
-                     bool counts);
+void check_gradients(const std::string& trainer, const Tensors& gradients,
+                     const std::vector<troupe::parallel::Whole>& values, bool counts);
 
 /// Actor types that servers need on every worker. Part of every cluster.
-internal::actors::TypeRegistry server_actors();
+actors::TypeRegistry server_actors();
 
-}  // namespace troupe::parallel
+}  // namespace troupe::internal::parallel

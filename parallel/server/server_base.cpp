@@ -21,7 +21,7 @@ internal::actors::Worker& server_worker() {
 }  // namespace
 
 void check_pull(const Compression& how, const std::string& what) {
-  check_pulls(how, what);
+  internal::parallel::check_pulls(how, what);
   if (how.on() && frame().context != 0 && grad_enabled())
     throw_invalid(what + " a pull compressed as \"" + how.str() +
                   "\" that a context records: gradients would not run back through it; expected it without "

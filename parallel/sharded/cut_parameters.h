@@ -39,7 +39,7 @@ class CutParameters final : public optim::ParameterPieces,
   bool whole_gradients() const override { return shard_ == Shard::state; }
   Future<void> gather() override;
   void give_up(const Error& why) override;
-  const std::vector<ObjectId>& members() const override { return group_.members(); }
+  const std::vector<ObjectId>& members() const override { return internal::collective::ids_of(group_); }
   const char* word() const override { return parallel::word(shard_); }
 
  private:

@@ -189,7 +189,7 @@ class ReduceLater final : public Node {
 };
 
 // Behind the whole parameters of a use: their gradients go to the pieces of all.
-class Reduce final : public autograd::WaitingStep {
+class Reduce final : public internal::autograd::WaitingStep {
  public:
   explicit Reduce(Ref<PartUse> use) : use_(std::move(use)) {
     const auto part = use_->part();
@@ -223,7 +223,7 @@ class Reduce final : public autograd::WaitingStep {
 
 // In front of a use's result: gathers its parameters before the gradient goes on, and begins with those of
 // the use before it.
-class Gate final : public autograd::WaitingStep {
+class Gate final : public internal::autograd::WaitingStep {
  public:
   Gate(Ref<PartUse> use, const Tensor& result) : use_(std::move(use)) {
     Edges next;

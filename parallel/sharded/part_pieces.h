@@ -57,7 +57,7 @@ class PartPieces final : public optim::ParameterPieces, public std::enable_share
   uint32_t version() const { return elements_.version(); }
 
   const Group& group() const { return group_; }
-  const std::vector<ObjectId>& members() const override { return group_.members(); }
+  const std::vector<ObjectId>& members() const override { return internal::collective::ids_of(group_); }
   const std::string& name() const { return name_; }
   DType dtype() const { return elements_.dtype(); }
   Device device() const { return elements_.device(); }

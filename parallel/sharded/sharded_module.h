@@ -13,7 +13,7 @@ namespace troupe::parallel {
 
 /// An actor around a module that nn::make() makes. Each layer of a sequential is a part; any other module is
 /// one. Its parameters have the names that they have in "Module". Every program knows it.
-class ShardedModule final : public nn::AnyModuleActor, public HasMemberParts {
+class ShardedModule final : public internal::AnyModuleActor, public HasMemberParts {
  public:
   explicit ShardedModule(const Value& spec);
   Task<Tensor> forward(Tensor x);

@@ -130,7 +130,7 @@ Future<Tensor> converted(const Conversion& c, const Tensor& x, const Meeting& at
   });
 }
 
-class ConversionStep final : public autograd::WaitingStep {
+class ConversionStep final : public internal::autograd::WaitingStep {
  public:
   // `check`: of what was converted; may be empty.
   ConversionStep(Edge input, Conversion how, Meeting at, const Tensor& result, Future<void> check = {})
@@ -240,7 +240,7 @@ bool alone(const Group& group) { return group.size() <= 1; }
 
 Meeting meet(const Conversion& c, const Group& group) {
   Meeting at = MeetingsOfWorker::here(c.name())->next(group, c.name(), c.layer);
-  be_rank_of(group);
+  internal::parallel::be_rank_of(group);
   return at;
 }
 

@@ -23,16 +23,24 @@ std::vector<int64_t> checked_sizes(const char* what, int64_t n, const Group& gro
   throw_invalid(fmt::format("[{}] sizes {} do not cut {} for {} ranks", what, sizes, n, ranks));
 }
 
+}  // namespace troupe::tp
+
+namespace troupe::internal::parallel {
+
 LinearCut::LinearCut(const char* what, Group of, const nn::Linear& whole, int64_t d,
                      std::vector<int64_t> given)
     : group(std::move(of)),
-      rank(rank_in(group)),
+      rank(tp::rank_in(group)),
       in(whole.weight.size(1)),
       out(whole.weight.size(0)),
       dim(d),
       has_bias(whole.bias.defined()),
       dtype(whole.weight.dtype()),
-      sizes(checked_sizes(what, dim ? in : out, group, std::move(given))) {}
+      sizes(tp::checked_sizes(what, dim ? in : out, group, std::move(given))) {}
+
+}  // namespace troupe::internal::parallel
+
+namespace troupe::tp {
 
 // str() is part of tags, and so the same on all ranks.
 

@@ -4,21 +4,15 @@
 #include "parallel/tensor/convert.h"
 #include "parallel/tensor/placement.h"
 
-namespace troupe::tp {
+namespace troupe::internal::parallel {
 
-struct LinearOptions {
-  bool bias = true;
-  DType dtype = float32;
-  std::vector<int64_t> sizes = {};  ///< of the ranks, of what is cut; empty: even_sizes()
-};
-
-/// Not for users: how a linear layer is cut over the ranks of a group, along a dimension of its weight.
+/// How a linear layer is cut over the ranks of a group, along a dimension of its weight.
 struct LinearCut {
   /// `what`: the layer, for errors.
   LinearCut(const char* what, Group group, const nn::Linear& whole, int64_t dim, std::vector<int64_t> sizes);
   /// A whole one, drawn anew.
   nn::Linear drawn(Generator& generator) const { return {in, out, generator, has_bias, dtype}; }
-  Placement of_weight() const { return Placement::cut({out, in}, dim, sizes, rank); }
+  tp::Placement of_weight() const { return tp::Placement::cut({out, in}, dim, sizes, rank); }
 
   Group group;
   size_t rank;
@@ -26,6 +20,16 @@ struct LinearCut {
   bool has_bias;
   DType dtype;
   std::vector<int64_t> sizes;  // of the ranks
+};
+
+}  // namespace troupe::internal::parallel
+
+namespace troupe::tp {
+
+struct LinearOptions {
+  bool bias = true;
+  DType dtype = float32;
+  std::vector<int64_t> sizes = {};  ///< of the ranks, of what is cut; empty: even_sizes()
 };
 
 /// nn::Linear whose outputs are cut: each rank computes some of them from x, which is whole. Initial values
@@ -55,7 +59,7 @@ class ColumnLinear : public nn::Layer, public CutModule {
   Tensor bias;    ///< [some of out]; undefined without
 
  private:
-  LinearCut cut_;
+  internal::parallel::LinearCut cut_;
 };
 
 /// nn::Linear whose inputs are cut: each rank has some of x, and what it computes is a summand. Rank 0 has
@@ -81,7 +85,7 @@ class RowLinear final : public nn::Module, public CutModule {
   Tensor bias;    ///< [out], of rank 0; undefined elsewhere, and without
 
  private:
-  LinearCut cut_;
+  internal::parallel::LinearCut cut_;
 };
 
 /// `sizes` if they cut n for the ranks, even ones if there are none; `invalid` else.

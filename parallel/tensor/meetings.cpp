@@ -239,7 +239,7 @@ void MeetingsOfWorker::check(const JointId& call, const Group& group, const char
     return std::ranges::any_of(*others, [&](const ObjectId& other) { return is_same_member(member, other); });
   };
   for (size_t r = 0; r < group.size(); ++r)
-    if (has_no_part(group.members()[r]))
+    if (has_no_part(internal::collective::ids_of(group)[r]))
       throw_invalid(fmt::format(
           "[{}] rank {} ({}) of the group has no part in this call, as a replica without rows has none, and "
           "it would be waited for: give each replica a row",

@@ -42,7 +42,11 @@ class Walk final : public nn::Members {
 
 }  // namespace
 
-Placements placements_of(nn::Module& module) { return Walk(module).placements; }
+}  // namespace troupe::tp
+
+namespace troupe::internal::parallel {
+
+Placements placements_of(nn::Module& module) { return tp::Walk(module).placements; }
 
 Placements placements_of(Actor& actor) {
   const nn::HeldModule held(actor);
@@ -54,10 +58,19 @@ Placements placements_of(Actor& actor) {
       for (const auto& [name, t] : held->named_parameters())
         if (p.whole.defined() && p.whole.is_same(t)) names.push_back(name);
       for (const std::string& name : names)
-        out.try_emplace(name, Placement{p.place.whole}).first->second.run = p.place.run;
+        out.try_emplace(name, tp::Placement{p.place.whole}).first->second.run = p.place.run;
     }
   return out;
 }
+
+void be_rank_of(const Group& group) {
+  if (auto* const part = optim::ModelPart::here())
+    part->be_rank(group.rank(), collective::number_of(group), internal::collective::ids_of(group));
+}
+
+}  // namespace troupe::internal::parallel
+
+namespace troupe::tp {
 
 void load_whole_state(nn::Module& module, const std::map<std::string, Tensor>& whole) {
   const Walk walk(module);
@@ -77,16 +90,11 @@ void cut_parameter(const Tensor& parameter) {
   if (auto* const part = optim::ModelPart::here()) part->cut(parameter);
 }
 
-void be_rank_of(const Group& group) {
-  if (auto* const part = optim::ModelPart::here())
-    part->be_rank(group.rank(), internal::collective::number_of(group), group.members());
-}
-
 void put(Tensor& parameter, const Tensor& elements, const Group& group) {
   if (!parameter.defined()) {
     parameter = elements.clone_data().requires_grad_();
     if (!group.size()) return;  // nobody to cut it with
-    be_rank_of(group);
+    internal::parallel::be_rank_of(group);
     return cut_parameter(parameter);
   }
   const NoGradGuard off;

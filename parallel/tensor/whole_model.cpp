@@ -50,7 +50,7 @@ Task<std::vector<Holding>> pieces(Actor& actor, internal::actors::Invocation& ca
   const Future<void> first = optim::first_values();
   co_await first;
   const nn::HeldModule held(actor, call);
-  const optim::Placements owned = tp::placements_of(actor);
+  const optim::Placements owned = internal::parallel::placements_of(actor);
   std::vector<Holding> all;
   std::map<const std::byte*, std::string> first_names;  // by where the elements are
   for (const auto& [name, tensor] : held->state_dict()) {
@@ -71,7 +71,7 @@ Task<void> take(Actor& actor, internal::actors::Invocation& call, std::string fi
   co_await first;
   const nn::HeldModule held(actor, call);
   const auto whole = open_whole(file, reader);
-  const optim::Placements owned = tp::placements_of(actor);
+  const optim::Placements owned = internal::parallel::placements_of(actor);
   const auto state = held->state_dict();
   std::map<std::string, Tensor> mine;
   std::set<const std::byte*> given;  // where elements are that the file has by one of their names

@@ -5,6 +5,8 @@
 
 #include "autograd/add_gradient.h"
 #include "autograd/hooks.h"
+#include "autograd/region.h"
+#include "core/graph/enable_grad_guard.h"
 #include "tests/autograd/graph.h"
 
 using namespace troupe;
@@ -16,7 +18,7 @@ namespace {
 
 Values grad_of(const Tensor& t) { return t.grad().to_vector<double>(); }
 
-struct CountingSink : autograd::Sink {
+struct CountingSink : internal::autograd::Sink {
   std::vector<std::pair<Tensor, Tensor>> got;
   void accumulate(const Tensor& leaf, const Tensor& grad) override { got.emplace_back(leaf, grad); }
 };
@@ -89,7 +91,7 @@ TEST_CASE("roots that are results of one node share its run") {
   node->set_next({x.gradient_edge()});
   CountingSink sink;
   const Edge first{node, 0}, second{node, 1};
-  autograd::run({first, second}, {tensor({1}, float64), tensor({2}, float64)}, sink);
+  internal::autograd::run({first, second}, {tensor({1}, float64), tensor({2}, float64)}, sink);
   CHECK(runs == 1);
   REQUIRE(sink.got.size() == 1);
   CHECK(sink.got[0].first.is_same(x));
@@ -166,7 +168,7 @@ TEST_CASE("a node that no gradient reaches is passed over, and what waits for it
       nullptr);
   cut->set_next({dead.gradient_edge(), live.gradient_edge()});
   CountingSink sink;
-  autograd::run({Edge{cut, 0}}, {tensor({1}, float64)}, sink);
+  internal::autograd::run({Edge{cut, 0}}, {tensor({1}, float64)}, sink);
   CHECK(j.ran == std::vector<std::string>{"live", "a"});
   REQUIRE(sink.got.size() == 1);
   CHECK(sink.got[0].second.item() == 32);  // d(x^4)/dx
@@ -175,7 +177,7 @@ TEST_CASE("a node that no gradient reaches is passed over, and what waits for it
 TEST_CASE("an undefined root gradient and an empty root are no gradient") {
   Tensor x = leaf({2});
   CountingSink sink;
-  autograd::run({mul(x, x).gradient_edge(), Edge{}}, {Tensor(), tensor({1}, float64)}, sink);
+  internal::autograd::run({mul(x, x).gradient_edge(), Edge{}}, {Tensor(), tensor({1}, float64)}, sink);
   CHECK(sink.got.empty());
 }
 
@@ -271,15 +273,15 @@ TEST_CASE("faulty nodes are named") {
   CountingSink sink;
   CHECK_THAT(testing::text_of([&] {
                const Edge edge = sum.gradient_edge();
-               autograd::run({edge, edge}, {tensor({1, 1}, float64), tensor({1}, float64)}, sink);
+               internal::autograd::run({edge, edge}, {tensor({1, 1}, float64), tensor({1}, float64)}, sink);
              }),
              Contains("gradients of one tensor differ: float64 [2] and float64 [1]"));
-  CHECK_THAT(testing::text_of([&] { autograd::run({sum.gradient_edge()}, {}, sink); }),
+  CHECK_THAT(testing::text_of([&] { internal::autograd::run({sum.gradient_edge()}, {}, sink); }),
              Contains("0 gradients for 1 roots"));
   Edge outside = sum.gradient_edge();
   outside.input = 4;
   CHECK_THAT(testing::text_of([&] {
-               autograd::run({outside}, {tensor({1, 1}, float64)}, sink);
+               internal::autograd::run({outside}, {tensor({1, 1}, float64)}, sink);
              }),
              Contains("a gradient came for result 4"));
 }
@@ -303,18 +305,18 @@ TEST_CASE("the first gradient is taken over if nobody else has it, else copied")
   Tensor given = tensor({1, 2}, float64);
   const auto* elements = given.bytes();
   const Tensor moved = std::move(given);
-  autograd::add_gradient(kept, moved);
+  internal::autograd::add_gradient(kept, moved);
   CHECK(kept.bytes() == elements);
   Tensor other;
-  autograd::add_gradient(other, moved);  // `kept` has it too
+  internal::autograd::add_gradient(other, moved);  // `kept` has it too
   CHECK(other.bytes() != elements);
   const Tensor row = tensor({1, 2, 3, 4}, float64).alias({2}, {0}, 1);  // not dense
   Tensor third;
-  autograd::add_gradient(third, row);
+  internal::autograd::add_gradient(third, row);
   CHECK(third.is_contiguous());
   CHECK(third.to_vector<double>() == Values{2, 2});
   const uint32_t version = third.version();
-  autograd::add_gradient(third, row);
+  internal::autograd::add_gradient(third, row);
   CHECK(third.to_vector<double>() == Values{4, 4});
   CHECK(third.version() > version);
 }

@@ -395,10 +395,10 @@ TEST_CASE("hooks, checkpoints, parts of passes and pictures take functions as th
 
   Tensor in = leaf({3}, 17), w = leaf({3}, 18);
   const Tensor loss = ops::sum(ScaledPower::apply(in, 2, w));
-  autograd::SplitPass pass({loss}, {in});
+  internal::autograd::SplitPass pass({loss}, {in});
   CHECK(near(pass.inputs()[0], in.detach() * 2 * w.detach()));
   CHECK(!w.grad().defined());
-  struct : autograd::Sink {
+  struct : internal::autograd::Sink {
     void accumulate(const Tensor& to, const Tensor& grad) override { to.set_grad(grad.clone_data()); }
   } rest;
   pass.rest(rest);

@@ -5,6 +5,7 @@
 
 #include "autograd/add_gradient.h"
 #include "autograd/checkpoint.h"
+#include "autograd/engine.h"
 #include "autograd/hooks.h"
 #include "core/graph/partial_node.h"
 #include "ops/ops.h"
@@ -12,14 +13,14 @@
 
 using namespace troupe;
 using namespace troupe::testing;
-using autograd::SplitPass;
+using internal::autograd::SplitPass;
 
 namespace {
 
-struct Sums : autograd::Sink {
+struct Sums : internal::autograd::Sink {
   std::map<const TensorImpl*, Tensor> of;
   void accumulate(const Tensor& leaf, const Tensor& grad) override {
-    autograd::add_gradient(of[leaf.impl()], grad);
+    internal::autograd::add_gradient(of[leaf.impl()], grad);
   }
 };
 
@@ -42,7 +43,7 @@ void same_bits(const Tensors& parameters, const Function& f) {
   autograd::backward(whole, grads);
 
   Sums sums;
-  SplitPass pass(parts, {y});
+  internal::autograd::SplitPass pass(parts, {y});
   parts.clear();
   CHECK_FALSE(pass.leaves_actor());
   const Tensors first = pass.inputs(grads);
@@ -127,7 +128,7 @@ TEST_CASE("both parts of a pass have the bits of one pass") {
 TEST_CASE("a step between the two parts gives one gradient in each, and keeps what it saved until then") {
   std::vector<std::string> asked;
   const Tensor x = leaf({2, 3}), w = leaf({5, 7});
-  SplitPass pass({product(product(x, w, asked), w, asked)}, {x});
+  internal::autograd::SplitPass pass({product(product(x, w, asked), w, asked)}, {x});
   CHECK(pass.inputs({tensor({1, 1}, float64)})[0].to_vector<double>() == std::vector<double>{25, 49});
   CHECK(asked == std::vector<std::string>{"a", "a"});
   Sums sums;
@@ -148,7 +149,7 @@ TEST_CASE("gradients of given inputs take only the work that leads to them") {
 TEST_CASE("without inputs everything is left for the second part") {
   std::vector<std::string> asked;
   const Tensor w = leaf({5, 7});
-  SplitPass pass({product(tensor({2, 3}, float64), w, asked)}, {});
+  internal::autograd::SplitPass pass({product(tensor({2, 3}, float64), w, asked)}, {});
   CHECK(pass.inputs({tensor({1, 1}, float64)}).empty());
   CHECK(asked.empty());
   Sums sums;
@@ -168,7 +169,7 @@ TEST_CASE("hooks of results and of parameters run once, in the part that they be
     ran.push_back("result");
     return ops::mul(g, 2.0);
   });
-  SplitPass pass({y}, {x});
+  internal::autograd::SplitPass pass({y}, {x});
   (void)pass.inputs({ones({4, 5})});
   CHECK(ran == std::vector<std::string>{"result"});
   Sums sums;

@@ -6,8 +6,10 @@
 #include <map>
 
 #include "autograd/add_gradient.h"
+#include "autograd/engine.h"
 #include "autograd/hooks.h"
 #include "autograd/ready_hooks.h"
+#include "autograd/region.h"
 #include "autograd/split_pass.h"
 #include "core/base/error.h"
 #include "core/graph/anomaly.h"
@@ -29,12 +31,12 @@ Tensor random(const Shape& shape, uint64_t seed) {
 Tensor parameter(const Shape& shape, uint64_t seed) { return random(shape, seed).requires_grad_(); }
 
 // Keeps sums, and counts what it was told of each leaf by itself.
-struct Sums : autograd::Sink {
+struct Sums : internal::autograd::Sink {
   std::map<const TensorImpl*, Tensor> of;
   std::map<const TensorImpl*, int> told;
   void accumulate(const Tensor& leaf, const Tensor& grad) override {
     ++told[leaf.impl()];
-    autograd::add_gradient(of[leaf.impl()], grad);
+    internal::autograd::add_gradient(of[leaf.impl()], grad);
   }
   Tensor sum_of(const Tensor& leaf) override {
     const auto at = of.find(leaf.impl());
@@ -53,8 +55,8 @@ void adds_up(const Tensors& parameters, const Tensor& weight, const std::functio
   for (int pass = 0; pass < 2; ++pass) {
     const Tensor y = f(pass), seed = random(y.shape(), 90 + uint64_t(pass));
     for (size_t i = 0; i < parameters.size(); ++i)
-      autograd::add_gradient(wanted[i], gradient(f(pass), parameters[i], seed));
-    autograd::run({y.gradient_edge()}, {seed}, sums);
+      internal::autograd::add_gradient(wanted[i], gradient(f(pass), parameters[i], seed));
+    internal::autograd::run({y.gradient_edge()}, {seed}, sums);
   }
   for (size_t i = 0; i < parameters.size(); ++i) {
     INFO("parameter " << i);
@@ -101,8 +103,8 @@ TEST_CASE("a weight that several steps use gets all of its gradients") {
   Tensor wanted;
   for (int pass = 0; pass < 3; ++pass) {
     const Tensor y = f(pass), seed = random(y.shape(), 7);
-    autograd::add_gradient(wanted, gradient(f(pass), w, seed));
-    autograd::run({y.gradient_edge()}, {seed}, sums);
+    internal::autograd::add_gradient(wanted, gradient(f(pass), w, seed));
+    internal::autograd::run({y.gradient_edge()}, {seed}, sums);
   }
   CHECK(difference(sums.of.at(w.impl()), wanted, 1e-5, 1e-3) == "");
 }
@@ -176,8 +178,8 @@ TEST_CASE("the second part of a split pass adds as one pass does") {
   for (uint64_t i = 0; i < 3; ++i) {
     const Tensor x = random({kRows, kIn}, 20 + i).requires_grad_(), seed = random({kRows, kIn}, 30 + i);
     const auto f = [&] { return ops::linear(ops::linear_gelu(x, w, b), v); };
-    autograd::run({f().gradient_edge()}, {seed}, whole);
-    autograd::SplitPass pass({f()}, {x});
+    internal::autograd::run({f().gradient_edge()}, {seed}, whole);
+    internal::autograd::SplitPass pass({f()}, {x});
     (void)pass.inputs({seed});
     pass.rest(split);
   }
@@ -192,14 +194,14 @@ TEST_CASE("gradients that another process has are kept as they are until somebod
   const Tensor a = random({100, 50}, 1), b = random({100, 50}, 2), sum = ops::add(a, b);
   Tensor kept;
   const Tensor came = received(a);
-  autograd::add_gradient(kept, came);
+  internal::autograd::add_gradient(kept, came);
   CHECK(kept.bytes() == came.bytes());
-  autograd::add_gradient(kept, received(b));
+  internal::autograd::add_gradient(kept, received(b));
   CHECK(bit_equal(kept, sum));
   CHECK(bit_equal(came, a));
   CHECK_FALSE(kept.storage()->borrowed());
-  CHECK(bit_equal(autograd::sum_gradients(received(a), received(b)), sum));
-  CHECK(bit_equal(autograd::sum_gradients(received(a), b), sum));
+  CHECK(bit_equal(internal::autograd::sum_gradients(received(a), received(b)), sum));
+  CHECK(bit_equal(internal::autograd::sum_gradients(received(a), b), sum));
 
   // The product adds to the sum, whoever made that.
   const Tensor w = parameter({kOut, kIn}, 3), x = random({kRows, kIn}, 4), seed = random({kRows, kOut}, 5),
@@ -207,7 +209,7 @@ TEST_CASE("gradients that another process has are kept as they are until somebod
   Sums sums;
   sums.of[w.impl()] = received(before);
   const auto pass = [&] { return ops::linear(x, w); };
-  autograd::run({pass().gradient_edge()}, {received(seed)}, sums);
+  internal::autograd::run({pass().gradient_edge()}, {received(seed)}, sums);
   CHECK(sums.told[w.impl()] == 0);
   CHECK(difference(sums.of[w.impl()], ops::add(before, gradient(pass(), w, seed)), 1e-5, 1e-5) == "");
 }

@@ -9,6 +9,7 @@
 #include "autograd/distributed/send_receive_nodes.h"
 #include "autograd/distributed/shared_subgraphs.h"
 #include "autograd/hooks.h"
+#include "autograd/region.h"
 #include "core/base/generator.h"
 #include "tests/support/error_of.h"
 #include "troupe/troupe.h"
@@ -80,11 +81,11 @@ struct Model {
   std::vector<std::pair<Ref<SendNode>, size_t>> sends;  // by pair; the site
 };
 
-struct Sums : Sink {
+struct Sums : internal::autograd::Sink {
   explicit Sums(const Model& m) : model(m), sums(m.leaves.size()) {}
   void accumulate(const Tensor& l, const Tensor& grad) override {
     for (size_t i = 0; i < sums.size(); ++i)
-      if (model.leaves[i].impl() == l.impl()) add_gradient(sums[i], grad);
+      if (model.leaves[i].impl() == l.impl()) internal::autograd::add_gradient(sums[i], grad);
   }
   void leave(Node& node, Tensors grads) override {
     out.emplace_back(static_cast<ReceiveNode&>(node).pair(), std::move(grads));
@@ -102,7 +103,7 @@ T take_any(std::vector<T>& from, Generator& random) {
   return t;
 }
 
-std::vector<Edge> edges_of(const Model& m) { return root_edges("backward", m.roots); }
+std::vector<Edge> edges_of(const Model& m) { return internal::autograd::root_edges("backward", m.roots); }
 
 }  // namespace
 
@@ -114,9 +115,9 @@ TEST_CASE("an exact pass over a graph cut in pieces has the gradients of the who
     Generator random(seed + 7);
     if (!std::all_of(cut.roots.begin(), cut.roots.end(), [](const Tensor& t) { return t.requires_grad(); }))
       continue;
-    std::map<size_t, Region> regions;
+    std::map<size_t, internal::autograd::Region> regions;
     Sums sink(cut);
-    auto region = [&](size_t site) -> Region& {
+    auto region = [&](size_t site) -> internal::autograd::Region& {
       return regions.try_emplace(site, RunOptions{}).first->second;
     };
 
@@ -148,7 +149,7 @@ TEST_CASE("an exact pass over a graph cut in pieces has the gradients of the who
     for (auto& [site, r] : regions) REQUIRE(r.done());
 
     Sums local(whole);
-    run(edges_of(whole), whole.grads, local);
+    internal::autograd::run(edges_of(whole), whole.grads, local);
     for (size_t i = 0; i < local.sums.size(); ++i) {
       const bool has = sink.sums[i].defined() && sink.sums[i].item() != 0;
       const bool wants = local.sums[i].defined() && local.sums[i].item() != 0;
@@ -167,7 +168,7 @@ TEST_CASE("an exact pass over a graph cut in pieces has the gradients of the who
       continue;
     }
     Sums fast(again);
-    run(edges_of(again), again.grads, fast);
+    internal::autograd::run(edges_of(again), again.grads, fast);
     size_t messages = 0;
     while (!fast.out.empty()) {
       ++messages;
@@ -198,10 +199,10 @@ TEST_CASE("a selecting pass over a graph cut in pieces gives the gradients of it
         same.push_back(whole.values[i].here);
       }
     if (inputs.empty()) continue;
-    std::map<size_t, Region> regions;
+    std::map<size_t, internal::autograd::Region> regions;
     Sums sink(cut);
-    regions.try_emplace(0, RunOptions{}, root_edges("grad", inputs));
-    auto region = [&](size_t site) -> Region& {
+    regions.try_emplace(0, RunOptions{}, internal::autograd::root_edges("grad", inputs));
+    auto region = [&](size_t site) -> internal::autograd::Region& {
       return regions.try_emplace(site, RunOptions{}, std::vector<Edge>{}).first->second;
     };
     // From the roots; where each pair leaves from is noted.
@@ -264,12 +265,14 @@ TEST_CASE("an exact pass has the same bits, whatever comes first") {
     Generator random(order);
     struct Sink : Sums {
       using Sums::Sums;
-      void accumulate(const Tensor& l, const Tensor& grad) override { add_gradient(at[{site, l.impl()}], grad); }
+      void accumulate(const Tensor& l, const Tensor& grad) override {
+        internal::autograd::add_gradient(at[{site, l.impl()}], grad);
+      }
       std::map<std::pair<size_t, const TensorImpl*>, Tensor> at;
       size_t site = 0;
     } sink(m);
-    std::map<size_t, Region> regions;
-    const auto region = [&](size_t site) -> Region& {
+    std::map<size_t, internal::autograd::Region> regions;
+    const auto region = [&](size_t site) -> internal::autograd::Region& {
       return regions.try_emplace(site, RunOptions{}).first->second;
     };
     std::vector<Node*> wave = region(0).expect(edges_of(m));
@@ -298,7 +301,8 @@ TEST_CASE("an exact pass has the same bits, whatever comes first") {
   for (uint64_t seed = 0; seed < 1500; ++seed) {
     INFO("seed " << seed);
     Model m(seed, true);
-    if (!std::all_of(m.roots.begin(), m.roots.end(), [](const Tensor& t) { return t.requires_grad(); })) continue;
+    if (!std::all_of(m.roots.begin(), m.roots.end(), [](const Tensor& t) { return t.requires_grad(); }))
+      continue;
     several += m.sends.size() > 2;
     REQUIRE(sums_of(seed, 2 * seed) == sums_of(seed, 2 * seed + 1));
   }
@@ -306,12 +310,12 @@ TEST_CASE("an exact pass has the same bits, whatever comes first") {
 }
 
 TEST_CASE("a region refuses gradients that it does not expect") {
-  Region region({});
+  internal::autograd::Region region({});
   Model m(1, true);
   Sums sink(m);
   CHECK(region.done());
   CHECK(error_of([&] { region.supply(edges_of(m), m.grads, sink); }).kind() == ErrorKind::invalid);
-  Region selecting({}, {});
+  internal::autograd::Region selecting({}, {});
   Node* unknown = m.roots[0].gradient_edge().node.get();
   CHECK(error_of([&] { selecting.want(unknown); }).kind() == ErrorKind::invalid);
 }

@@ -104,18 +104,18 @@ TEST_CASE(
   Tensor w = leaf(3);
   optim::SGD optimizer({w}, {.lr = 1});
   const std::byte* before = w.bytes();
-  replace_if_held(w);
+  internal::replace_if_held(w);
   CHECK(w.bytes() == before);
   optimizer.step({ones({1}, DType::float64)});
   Tensor loss = ops::mul(ops::mul(w, w), w).sum();  // at 2
-  replace_if_held(w);
+  internal::replace_if_held(w);
   CHECK(w.bytes() != before);
   optimizer.step({ones({1}, DType::float64)});
   CHECK(w.item() == 1);
   const Tensor first = autograd::grad({loss}, {w}, {}, {.create_graph = true})[0];
   CHECK(first.item() == 12);  // 3 w^2 at 2
   CHECK(autograd::grad({first}, {w})[0].item() == 12);
-  CHECK(error_of([&] { replace_if_held(ops::mul(w, w)); }).kind() == ErrorKind::invalid);
-  CHECK(error_of([&] { replace_if_held(Tensor()); }).kind() == ErrorKind::invalid);
+  CHECK(error_of([&] { internal::replace_if_held(ops::mul(w, w)); }).kind() == ErrorKind::invalid);
+  CHECK(error_of([&] { internal::replace_if_held(Tensor()); }).kind() == ErrorKind::invalid);
   CHECK_THAT(error_of([&] { optim::set_copy_on_write(); }).what(), Catch::Contains("of an actor"));
 }

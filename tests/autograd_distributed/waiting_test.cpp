@@ -347,13 +347,13 @@ TEST_CASE("a local pass and one in two parts refuse a graph that waits before an
     CHECK_THAT(e.what(),
                Contains("waits for others") && Contains("autograd::Context that it was recorded in"));
   };
-  struct : autograd::Sink {
+  struct : internal::autograd::Sink {
     void accumulate(const Tensor&, const Tensor&) override { FAIL("something has run"); }
   } sink;
   refused([&] { y.backward(); });
   refused([&] { autograd::grad({y}, {x}); });
-  refused([&] { autograd::run({y.gradient_edge()}, {tensor({1.0}, float64)}, sink); });
-  autograd::SplitPass split({y}, {x});
+  refused([&] { internal::autograd::run({y.gradient_edge()}, {tensor({1.0}, float64)}, sink); });
+  internal::autograd::SplitPass split({y}, {x});
   CHECK(split.leaves_actor());
   refused([&] { split.inputs(); });
   CHECK_FALSE(v.grad().defined());
@@ -365,7 +365,7 @@ TEST_CASE("a local pass and one in two parts refuse a graph that waits before an
 namespace {
 
 // A rule that is no function.
-class Doubled final : public autograd::WaitingStep {
+class Doubled final : public internal::autograd::WaitingStep {
  public:
   explicit Doubled(const Tensor& x) { set_next({x.gradient_edge()}); }
   std::string name() const override { return "Doubled"; }

@@ -36,7 +36,7 @@ bool same_bytes(const Tensor& a, const Tensor& b) { return a.bytes() == b.bytes(
 TEST_CASE("a lazy copy has bytes of its own from the first write of either side") {
   for (const bool to_the_copy : {false, true}) {
     const Tensor t = counted(1000);
-    const Tensor copy = lazy_copy(t);
+    const Tensor copy = internal::lazy_copy(t);
     CHECK(same_bytes(t, copy));
     CHECK(t.storage() != copy.storage());
     CHECK(t.storage()->shares_bytes());
@@ -56,7 +56,7 @@ TEST_CASE("a lazy copy has bytes of its own from the first write of either side"
 TEST_CASE("views of a side see its writes, before and after they have bytes of their own") {
   const Tensor t = counted(1000);
   const Tensor view = t.alias({500}, {2}, 0);
-  const Tensor copy = lazy_copy(t);
+  const Tensor copy = internal::lazy_copy(t);
   fill(view, -1);
   CHECK(t.data<float>()[0] == -1);
   CHECK(t.data<float>()[1] == 1);
@@ -70,7 +70,7 @@ TEST_CASE("a copy of a part takes that part alone, wherever it begins") {
   const Tensor t = counted(100'000);
   for (const int64_t begin : {0, 1, 15, 16, 17, 4000}) {
     const Tensor part = t.alias({2000}, {1}, begin);
-    const Tensor copy = lazy_copy(part);
+    const Tensor copy = internal::lazy_copy(part);
     CHECK(same_bytes(part, copy));
     CHECK(copy.storage()->size() < 8000 + 64);
     CHECK(copy.data<float>()[0] == static_cast<float>(begin));
@@ -85,8 +85,8 @@ TEST_CASE("a copy of a part takes that part alone, wherever it begins") {
 TEST_CASE("who is left when the others have gone writes where the bytes are") {
   for (const bool copy_stays : {false, true}) {
     Tensor t = counted(1000);
-    Tensor copy = lazy_copy(t);
-    const Tensor second = lazy_copy(copy);
+    Tensor copy = internal::lazy_copy(t);
+    const Tensor second = internal::lazy_copy(copy);
     const std::byte* bytes = t.bytes();
     (void)std::exchange(copy_stays ? t : copy, Tensor());
     const_cast<Tensor&>(second) = Tensor();
@@ -94,7 +94,7 @@ TEST_CASE("who is left when the others have gone writes where the bytes are") {
     CHECK(left.is_exclusive());
     fill(left, 3);
     CHECK(left.bytes() == bytes);
-    const Tensor again = lazy_copy(left);
+    const Tensor again = internal::lazy_copy(left);
     fill(left, 4);
     CHECK(again.to_vector<float>() == std::vector<float>(1000, 3));
   }
@@ -105,8 +105,8 @@ TEST_CASE("all bytes go back, in whatever order the sides end") {
   for (int order = 0; order < 6; ++order) {
     Tensor t[3];
     t[0] = counted(1000);
-    t[1] = lazy_copy(t[0]);
-    t[2] = lazy_copy(t[1]);
+    t[1] = internal::lazy_copy(t[0]);
+    t[2] = internal::lazy_copy(t[1]);
     if (order % 2) fill(t[order / 2], 1);
     const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
     for (const int i : orders[order]) t[i] = {};
@@ -116,7 +116,7 @@ TEST_CASE("all bytes go back, in whatever order the sides end") {
     auto borrowed = Storage::borrow(owner->data(), 4000, owner);
     const Tensor t(make_ref<TensorImpl>(borrowed, Shape{1000}, Shape{1}, 0, float32, true));
     borrowed = nullptr;
-    Tensor copy = lazy_copy(t);
+    Tensor copy = internal::lazy_copy(t);
     CHECK(copy.storage()->borrowed());
     CHECK(allocator_stats().borrowed == before.borrowed + 4000);
     fill(copy, 2);
@@ -140,7 +140,7 @@ TEST_CASE("what another process has is copied before it is written, though nobod
     CHECK(t.to_vector<float>() == std::vector<float>(static_cast<size_t>(t.numel()), 5));
   };
   is_copied(received(counted(1000)));
-  Tensor first = received(counted(1000)), second = lazy_copy(first);
+  Tensor first = received(counted(1000)), second = internal::lazy_copy(first);
   first = {};
   is_copied(second);  // the last one that has these bytes
   const Tensor whole = received(counted(1000)), view = whole.alias({500}, {2}, 0);
@@ -150,12 +150,12 @@ TEST_CASE("what another process has is copied before it is written, though nobod
   write_data<float>(received(counted(10)), "my loop")[0] = 3;
   expose_data<float>(received(counted(10)), "my array")[0] = 3;
   const Tensor leaf = received(counted(10));
-  replace_if_held(leaf);
+  internal::replace_if_held(leaf);
   is_copied(leaf);
   Tensor given = received(counted(1000));
   CHECK(given.is_sole_handle());
   const TensorImpl* const impl = given.impl();
-  own_elements(given);  // whoever gets it copies before a write
+  internal::own_elements(given);  // whoever gets it copies before a write
   CHECK(given.impl() == impl);
   CHECK(given.storage()->borrowed());
   given = second = first = {};
@@ -168,7 +168,7 @@ TEST_CASE("small parts, strided views and other people's memory are copied at on
   const Tensor theirs(make_ref<TensorImpl>(Storage::wrap(owner->data(), 4000, owner), Shape{1000}, Shape{1},
                                            0, float32, true));
   for (const Tensor& t : {small, strided, theirs}) {
-    const Tensor copy = lazy_copy(t);
+    const Tensor copy = internal::lazy_copy(t);
     CHECK_FALSE(same_bytes(t, copy));
     CHECK(copy.is_contiguous());
     CHECK(copy.to_vector<float>() == t.to_vector<float>());
@@ -180,31 +180,31 @@ TEST_CASE("small parts, strided views and other people's memory are copied at on
 TEST_CASE("what nobody else has is given away as it is") {
   Tensor t = counted(1000);
   const TensorImpl* impl = t.impl();
-  own_elements(t);
+  internal::own_elements(t);
   CHECK(t.impl() == impl);
   const Tensor mine = t;
-  own_elements(t);
+  internal::own_elements(t);
   CHECK(t.impl() != impl);
   CHECK(same_bytes(t, mine));
   Tensor view = mine.alias({10}, {1}, 0);  // the only handle on the view, but not on its elements
-  own_elements(view);
+  internal::own_elements(view);
   CHECK_FALSE(same_bytes(view, mine));
   Tensor none;
-  own_elements(none);
+  internal::own_elements(none);
   CHECK_FALSE(none.defined());
 }
 
 TEST_CASE("a tensor as of now keeps its place in the graph") {
   const Tensor w = counted(1000).requires_grad_();
-  const Tensor now = as_of_now(w);
+  const Tensor now = internal::as_of_now(w);
   CHECK(now.requires_grad());
   CHECK(now.gradient_edge().node == w.gradient_edge().node);
-  CHECK_FALSE(lazy_copy(w).requires_grad());
-  CHECK_FALSE(as_of_now(Tensor()).defined());
+  CHECK_FALSE(internal::lazy_copy(w).requires_grad());
+  CHECK_FALSE(internal::as_of_now(Tensor()).defined());
 }
 
 TEST_CASE("a loop of one's own announces its writes") {
-  const Tensor t = counted(1000), copy = lazy_copy(t);
+  const Tensor t = counted(1000), copy = internal::lazy_copy(t);
   float* x = write_data<float>(t, "my loop");
   for (int64_t i = 0; i < 1000; ++i) x[i] = 9;
   CHECK(t.version() == 1);
@@ -215,9 +215,9 @@ TEST_CASE("a loop of one's own announces its writes") {
 
 TEST_CASE("elements that a pointer of the program's own is kept to are copied at once") {
   Tensor t = counted(1000);
-  const Tensor before = lazy_copy(t);  // has the same bytes until now
+  const Tensor before = internal::lazy_copy(t);  // has the same bytes until now
   float* x = expose_data<float>(t, "my array");
-  const Tensor view = t.alias({500}, {1}, 0), copy = lazy_copy(t), now = as_of_now(view);
+  const Tensor view = t.alias({500}, {1}, 0), copy = internal::lazy_copy(t), now = internal::as_of_now(view);
   x[0] = 9;
   CHECK(t.data<float>() == x);
   CHECK(view.data<float>()[0] == 9);
@@ -227,7 +227,7 @@ TEST_CASE("elements that a pointer of the program's own is kept to are copied at
   CHECK(t.version() == version + 1);
   CHECK(t.data<float>() == x);  // it stays good
   const Tensor mine = t;
-  own_elements(t);
+  internal::own_elements(t);
   x[1] = 8;
   CHECK(t.data<float>()[1] == 3);
   CHECK(mine.data<float>()[1] == 8);
@@ -247,8 +247,8 @@ TEST_CASE("both sides may be written, read and shared by threads of their own at
   for (int round = 0; round < 200; ++round) {
     const Tensor t = counted(2000);
     std::vector<Tensor> copies;
-    for (int i = 0; i < 3; ++i) copies.push_back(lazy_copy(t));
-    const Tensor read_by_two = lazy_copy(t);
+    for (int i = 0; i < 3; ++i) copies.push_back(internal::lazy_copy(t));
+    const Tensor read_by_two = internal::lazy_copy(t);
     std::vector<std::thread> threads;
     for (int i = 0; i < 3; ++i)
       threads.emplace_back([&all_are, copy = std::move(copies[static_cast<size_t>(i)]), i] {
@@ -257,7 +257,7 @@ TEST_CASE("both sides may be written, read and shared by threads of their own at
       });
     for (int i = 0; i < 2; ++i)
       threads.emplace_back([&] {
-        const Tensor more = lazy_copy(read_by_two);
+        const Tensor more = internal::lazy_copy(read_by_two);
         fill(more, -1);
         wrong += read_by_two.data<float>()[1999] != 1999;
         all_are(more, -1);

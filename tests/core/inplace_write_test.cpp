@@ -36,19 +36,19 @@ TEST_CASE("an undefined tensor is not written in place") {
   CHECK(refusal([] { begin_write(Tensor(), "step"); }) == "[step] the tensor to write to is undefined");
   CHECK(refusal([] {
           const Tensor none;
-          begin_recorded_write(zeros({2}), "step", {&none});
+          troupe::internal::begin_recorded_write(zeros({2}), "step", {&none});
         }) == "[step] got an undefined tensor");
 }
 
 TEST_CASE("an input that shares some elements with what is written is refused as in PyTorch") {
   const Tensor x = zeros({2, 2});
   const auto refused = [&](const Tensor& to, const Tensor& from) {
-    return refusal([&] { begin_recorded_write(to, "add_", {&from}); }) != "nothing";
+    return refusal([&] { troupe::internal::begin_recorded_write(to, "add_", {&from}); }) != "nothing";
   };
   CHECK(
       refusal([&] {
         const Tensor turned = x.alias({2, 2}, {1, 2}, 0);
-        begin_recorded_write(x, "add_", {&turned});
+        troupe::internal::begin_recorded_write(x, "add_", {&turned});
       }) ==
       "[add_] the tensor float32 [2, 2] shares some of its elements with an input, float32 [2, 2], at other "
       "places: clone() the input first");

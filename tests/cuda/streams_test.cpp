@@ -146,7 +146,7 @@ TEST_CASE("random programs on many streams and two GPUs give what the CPU gives"
             break;
           }
           case 3:
-            b = {lazy_copy(a.first), lazy_copy(a.second)};
+            b = {internal::lazy_copy(a.first), internal::lazy_copy(a.second)};
             break;
           case 4:
             b = {a.first.clone_data(), a.second.clone_data()};
@@ -155,7 +155,7 @@ TEST_CASE("random programs on many streams and two GPUs give what the CPU gives"
             b = {a.first.data_on(here == gpu0 ? gpu1 : gpu0), a.second.clone_data()};
             break;
           default:
-            own_elements(a.first);  // as if it went to another actor
+            internal::own_elements(a.first);  // as if it went to another actor
         }
       });
     for (const auto& [got, wanted] : all) CHECK(bit_equal(got, wanted));

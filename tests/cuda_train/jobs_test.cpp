@@ -122,8 +122,8 @@ TEST_CASE("snapshots share what a GPU has room to copy, in all workers together,
   constexpr size_t kMiB = size_t{1} << 20;
   const auto state = [](Device device, double value) {
     internal::OwnedState out;
-    out.model["w"] = lazy_copy(full({int64_t(2 * kMiB)}, value, {float32, device}));
-    out.rest["slot"] = lazy_copy(full({int64_t(kMiB)}, value + 1, {float32, device}));
+    out.model["w"] = internal::lazy_copy(full({int64_t(2 * kMiB)}, value, {float32, device}));
+    out.rest["slot"] = internal::lazy_copy(full({int64_t(kMiB)}, value + 1, {float32, device}));
     out.rest["step"] = tensor({3}, int64);
     return out;
   };

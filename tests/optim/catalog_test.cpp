@@ -38,7 +38,7 @@ TEST_CASE("a step writes elsewhere what somebody still reads, with the same bits
     Tensor alone = start.clone().requires_grad_(), read = start.clone().requires_grad_();
     const auto one = optim::make(entry.name, {}, {alone}), other = optim::make(entry.name, {}, {read});
     for (int step = 0; step < 3; ++step) {
-      const Tensor reader = lazy_copy(read);
+      const Tensor reader = internal::lazy_copy(read);
       const std::byte* const before = read.storage()->data();
       const auto then = reader.to_vector<double>();
       one->step({grad}), other->step({grad});

@@ -57,7 +57,8 @@ TEST_CASE("a state of an optimizer is as it was, whatever steps come after it") 
       for (int round = 0; round < 2; ++round) {
         const Named state = optimizer->state(), then = deep(state);
         Named values;
-        for (size_t i = 0; i < params.size(); ++i) values[std::to_string(i)] = lazy_copy(params[i].detach());
+        for (size_t i = 0; i < params.size(); ++i)
+          values[std::to_string(i)] = internal::lazy_copy(params[i].detach());
         const Named values_then = deep(values);
         step();
         same_bits(state, then);
@@ -81,7 +82,7 @@ TEST_CASE("lazy copies of parameters and buffers are as they were while a model 
   };
   step();
   Named lazy;
-  for (const auto& [name, t] : net.state_dict()) lazy[name] = lazy_copy(t);
+  for (const auto& [name, t] : net.state_dict()) lazy[name] = internal::lazy_copy(t);
   const Named then = deep(lazy);
   step();
   same_bits(lazy, then);

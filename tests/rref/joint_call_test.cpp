@@ -41,7 +41,8 @@ struct Workers {
   ~Workers() { gates.clear(); }
   template <auto M>
   Future<int64_t> call(JointCall& joint, size_t i, int64_t gate) {
-    return joint.part(parts[i], [&](uint64_t number) { return parts[i].within(number).call<M>(gate); });
+    return joint.part(
+        parts[i], [&](uint64_t number) { return internal::rref::within(parts[i], number).call<M>(gate); });
   }
   void pause() {
     bool over = false;

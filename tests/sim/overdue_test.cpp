@@ -104,7 +104,7 @@ TEST_CASE("a negative timeout has passed: nothing is sent") {
 }
 
 TEST_CASE("a pull that waits names the trainers that are missing") {
-  SimCluster cluster(5, 4, parallel::server_actors());
+  SimCluster cluster(5, 4, internal::parallel::server_actors());
   const Here here(internal::rref::RefTable::of(cluster.worker(0)));
   const parallel::Served served = parallel::serve(
       here, {"w1"}, {zeros({2})},
@@ -155,7 +155,7 @@ struct Puller : Actor {
 }  // namespace
 
 TEST_CASE("a method that pulls names the trainers that are missing to its own caller, and that to its") {
-  auto types = parallel::server_actors();
+  auto types = internal::parallel::server_actors();
   for (auto& type : hosting<Puller>()) types.push_back(std::move(type));
   SimCluster cluster(6, 5, types);
   const Here here(internal::rref::RefTable::of(cluster.worker(0)));

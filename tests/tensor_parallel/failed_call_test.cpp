@@ -175,7 +175,7 @@ TEST_CASE("who cancels a rank's part of a call ends it for all") {
   std::vector<Future<Tensor>> parts;
   for (size_t r = 0; r < 3; ++r)
     parts.push_back(joint.part(world.model.actors()[r], [&](uint64_t number) {
-      const auto& actor = world.model.actors()[r].within(number);
+      const auto actor = internal::rref::within(world.model.actors()[r], number);
       if (r == 1) return actor.call<&Rank::run>(never.future(), int64_t{0}, int64_t{0});
       return actor.call<&Rank::run>(full({2}, 1.0, float64), int64_t{0}, int64_t{0});
     }));

@@ -63,7 +63,7 @@ void in_all_mailboxes(const actors::Worker& worker, const Ref<actors::Invocation
             std::lock_guard lock(all->mutex);
             if (failure && !all->failure) all->failure = std::move(failure);
             all->actors.paths.push_back(cell->path());
-            if (const auto* server = dynamic_cast<const parallel::ServerBase*>(&cell->object()))
+            if (const auto* server = dynamic_cast<const troupe::parallel::ServerBase*>(&cell->object()))
               all->actors.repeat = all->actors.repeat && server->repeats();
             if (--all->missing > 0) return;
           }
@@ -135,11 +135,11 @@ class SavedActors {
   void load(ActorCell& cell, Gathered& all) {
     const std::string &path = cell.path(), family = family_of(path);
     const bool known = checkpoint_.index().layout.contains(path);
-    const Placements pieces = tp::placements_of(cell.object());
+    const Placements pieces = parallel::placements_of(cell.object());
     PartOwner before{path, {}, {}};
     const bool parts_of_before = has_parts_of_before(checkpoint_, cell.object());
     if (known) before = part_owner(checkpoint_, path, parts_of_before);
-    const bool together = !pieces.empty() || !before.pieces.empty() || parallel::is_replica();
+    const bool together = !pieces.empty() || !before.pieces.empty() || troupe::parallel::is_replica();
     if (!known && !together && has_stream_alone(cell)) return;  // it begins anew
     if (!known && (!together || owners(family, parts_of_before).empty()))
       throw_invalid("[checkpoint] it has no actor " + path + ", and this program has made one on " +
@@ -274,7 +274,7 @@ void JobSaver::snapshot(const Ref<actors::Invocation>& call, uint64_t process) {
       worker_, call,
       [](ActorCell& cell, Gathered& all) {
         OwnedState state = all.snapshot.room->take(state_of_actor(cell.object(), cell));
-        add_pieces(state.rest, tp::placements_of(cell.object()));
+        add_pieces(state.rest, parallel::placements_of(cell.object()));
         look_for_changes(cell);
         std::lock_guard lock(all.mutex);
         all.snapshot.add(cell.path(), std::move(state));

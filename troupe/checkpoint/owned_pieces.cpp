@@ -157,7 +157,7 @@ StateDict names_now(const StateDict& state) {
 }
 
 bool has_part(nn::Module& module) {
-  if (dynamic_cast<parallel::ShardedPart*>(&module)) return true;
+  if (dynamic_cast<troupe::parallel::ShardedPart*>(&module)) return true;
   return std::ranges::any_of(module.children(), [](const auto& child) { return has_part(*child.second); });
 }
 

@@ -41,7 +41,7 @@ internal::actors::TypeRegistry with_builtin(internal::actors::TypeRegistry hosti
   for (auto& type : nn::hosted_module_types(hosting)) hosting.push_back(std::move(type));
   for (auto& type : parallel::builtin_actors()) hosting.push_back(std::move(type));
   for (auto& type : llm::builtin_actors()) hosting.push_back(std::move(type));
-  for (auto& type : parallel::server_actors()) hosting.push_back(std::move(type));
+  for (auto& type : internal::parallel::server_actors()) hosting.push_back(std::move(type));
   return hosting;
 }
 
@@ -134,7 +134,7 @@ class InProcess final : public Cluster {
     for (auto& stack : stacks_) stack->stop_listening();
     return {};
   }
-  ops::SharedCores cores_;
+  internal::SharedCores cores_;
   internal::net::Network network_;
   WorkerStacks stacks_;
 };
@@ -181,7 +181,7 @@ struct Process : WorkerStack {
     for (const std::string& host : own.reached_at) self.addresses.push_back("tcp:" + host + port);
   }
   /// Once all have come.
-  void met() { ops::set_processes_here(worker().members().count_on(worker().host())); }
+  void met() { internal::set_processes_here(worker().members().count_on(worker().host())); }
   void listen_as_driver(const LaunchEnvironment& e, Duration limit) {
     try {
       listen(internal::net::address_to_listen_on(e.address, limit));

@@ -31,7 +31,7 @@ std::shared_ptr<internal::rref::RefTable> install_layers(internal::actors::Worke
       worker);  // behind it: a result that autograd refuses is granted to nobody
   optim::install_distributed(worker);
   internal::collective::GroupEngine::install(worker);
-  nn::install_modules(worker);
+  internal::install_modules(worker);
   parallel::install_replicas(worker);
   parallel::install_pipeline(worker);
   parallel::StalenessMetrics::install(worker);

@@ -484,7 +484,9 @@ void Job::check(double number) { parts_->check(number); }
 void Job::check_current(double number) {
   if (Parts* loop = Parts::current()) loop->check(number);
 }
-void Job::before_checkpoints(std::function<void()> f) { parts_->before_checkpoints = std::move(f); }
+void internal::before_checkpoints(Job& job, std::function<void()> f) {
+  job.parts_->before_checkpoints = std::move(f);
+}
 
 Job::Batch Job::Batches::batch(int64_t step) const {
   const int64_t n = loader_.batches(), epoch = step / n;

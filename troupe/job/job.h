@@ -13,6 +13,12 @@
 
 namespace troupe {
 
+class Job;
+namespace internal {
+/// `f` runs before the state is looked at, to be saved or loaded; on the driver's thread.
+void before_checkpoints(Job& job, std::function<void()> f);
+}  // namespace internal
+
 /// What is there when its loop begins is the job: all actors of all workers, and what the driver has that is
 /// Stateful (optimizers, schedules, Keep) or a module. It is saved as it is between two steps, while training
 /// goes on, and a loop that resumes begins at the step of the newest checkpoint with everything as it was.
@@ -127,10 +133,9 @@ class Job {
   void check(double number);
   /// The same for the job whose loop this thread is in; nothing if there is none.
   static void check_current(double number);
-  /// Not for users: `f` runs before the state is looked at, to be saved or loaded; on the driver's thread.
-  void before_checkpoints(std::function<void()> f);
 
  private:
+  friend void internal::before_checkpoints(Job& job, std::function<void()> f);
   struct Parts;
   int64_t begin(int64_t total);
   void ended(int64_t step);

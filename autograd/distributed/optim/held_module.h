@@ -12,7 +12,7 @@ namespace troupe::nn {
 class HeldModule {
  public:
   explicit HeldModule(Actor& actor) {
-    if (auto* held = dynamic_cast<AnyModuleActor*>(&actor))
+    if (auto* held = dynamic_cast<internal::AnyModuleActor*>(&actor))
       module_ = &held->any_module();
     else if (actor.made_parts())
       made_.emplace(*actor.made_parts());

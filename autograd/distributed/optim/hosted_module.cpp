@@ -10,7 +10,7 @@
 namespace {
 
 // Outside troupe, since actor types have the names of their classes.
-struct Module final : troupe::nn::AnyModuleActor {
+struct Module final : troupe::internal::AnyModuleActor {
   explicit Module(const troupe::Value& spec) : net(troupe::nn::make(spec)) {}
   troupe::Tensor forward(const troupe::Tensor& x) { return (*net)(x); }
   std::string describe() { return troupe::nn::summary(*net); }

@@ -121,14 +121,19 @@ Future<void> done(const Future<T>& answer) {
 
 }  // namespace
 
-NamedTensors named_parameters_of(Actor& actor) {
-  const HeldModule held(actor);
-  return held ? held->named_parameters() : NamedTensors();
+}  // namespace troupe::nn
+
+namespace troupe::internal {
+
+troupe::nn::NamedTensors named_parameters_of(Actor& actor) {
+  const troupe::nn::HeldModule held(actor);
+  return held ? held->named_parameters() : troupe::nn::NamedTensors();
 }
 
-void install_modules(internal::actors::Worker& worker) {
-  internal::actors::set_parameter_finder([](MadeParts& parts) { return MadeModule(parts).parameters(); });
-  using internal::actors::serve;
+void install_modules(actors::Worker& worker) {
+  actors::set_parameter_finder([](MadeParts& parts) { return troupe::nn::MadeModule(parts).parameters(); });
+  using namespace troupe::nn;
+  using actors::serve;
   serve<kParameters, parameters>(worker);
   serve<kStateDict, state_dict>(worker);
   serve<kLoad, load>(worker);
@@ -137,6 +142,10 @@ void install_modules(internal::actors::Worker& worker) {
   serve<kTraining, training>(worker);
   serve<kRngState, rng_state>(worker);
 }
+
+}  // namespace troupe::internal
+
+namespace troupe::nn {
 
 Future<State> remote_parameters(const AnyRef& actor) { return kParameters.ask(actor); }
 Future<State> remote_state_dict(const AnyRef& actor) { return kStateDict.ask(actor); }

@@ -7,6 +7,29 @@
 #include "nn/module.h"
 #include "rref/any_ref.h"
 
+namespace troupe::internal {
+
+/// An actor around a module, of whatever type.
+class AnyModuleActor : public Actor {
+ public:
+  virtual troupe::nn::Module& any_module() = 0;
+  Tensors parameters() override { return any_module().parameters(); }
+};
+
+/// In a method of an actor: what remote_parameters() names, as it is; empty if there is nothing of the kind.
+troupe::nn::NamedTensors named_parameters_of(Actor& actor);
+
+/// Registers the methods that follow. Part of every worker's set-up.
+void install_modules(actors::Worker& worker);
+
+/// Registers the methods of the functions below. Part of every worker's set-up.
+void install_modules(actors::Worker& worker);
+
+/// Registers the methods of the functions below. Part of every worker's set-up.
+void install_modules(actors::Worker& worker);
+
+}  // namespace troupe::internal
+
 namespace troupe::nn {
 
 /// An actor around a module, its member `net`, whose parameters keep their names. M is an nn::Module or
@@ -17,25 +40,14 @@ namespace troupe::nn {
 ///     Tensor forward(Tensor x) { return relu(net(x)); }
 ///     static constexpr auto remote = methods<&Hidden::forward>;
 ///   };
-class AnyModuleActor : public Actor {
- public:
-  virtual Module& any_module() = 0;
-  Tensors parameters() override { return any_module().parameters(); }
-};
 template <class M>
-class ModuleActor : public AnyModuleActor {
+class ModuleActor : public internal::AnyModuleActor {
  public:
   template <class... A>
   explicit ModuleActor(A&&... args) : net(std::forward<A>(args)...) {}
   Module& any_module() override { return net; }
   M net;
 };
-
-/// In a method of an actor: what remote_parameters() names, as it is; empty if there is nothing of the kind.
-NamedTensors named_parameters_of(Actor& actor);
-
-/// Registers the methods that follow. Part of every worker's set-up.
-void install_modules(internal::actors::Worker& worker);
 
 /// The functions below send a message to the actor and do not wait. They work on the module of a ModuleActor;
 /// of another actor on what its constructor made, with the names "0.weight", "1.bias", ... in the order of

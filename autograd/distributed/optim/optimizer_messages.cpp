@@ -114,7 +114,7 @@ void set_options(Optimizer& optimizer, const GroupOptions& options) {
 // nothing; but a ModuleActor around activations has nothing, as its module says (a stage of a pipeline, say).
 Tensors parameters_of(Actor& actor, const internal::actors::ActorCell& cell) {
   const Tensors all = actor.parameters();
-  auto* around = dynamic_cast<nn::AnyModuleActor*>(&actor);
+  auto* around = dynamic_cast<internal::AnyModuleActor*>(&actor);
   if (all.empty() && !(around && around->any_module().parameters().empty()))
     throw_invalid("[optim] actor " + cell.label() +
                   " has no parameters to train: its parameters() has to return them");
@@ -138,7 +138,7 @@ Tensors parameters_of(Actor& actor, const internal::actors::ActorCell& cell) {
 }
 
 std::vector<std::string> names_of(Actor& actor, const Tensors& parameters) {
-  const nn::NamedTensors named = nn::named_parameters_of(actor);
+  const nn::NamedTensors named = internal::named_parameters_of(actor);
   std::vector<std::string> names;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto at = std::find_if(named.begin(), named.end(),
@@ -208,7 +208,7 @@ int64_t update(internal::actors::ActorCell& cell, const std::string& key, const 
   set_options(optimizer, options);
   if (ModelPart::here()->keeps_old_versions())
     for (size_t i = 0; i < grads.size(); ++i)
-      if (grads[i].defined()) replace_if_held(optimizer.params()[i]);
+      if (grads[i].defined()) internal::replace_if_held(optimizer.params()[i]);
   optimizer.step(grads, factor);
   int64_t updated = 0;
   for (const Tensor& g : grads) updated += g.defined();

@@ -93,12 +93,12 @@ class Owned {
 
   void save(OwnedState& to) const {
     for (const auto& [prefix, module] : modules_) {
-      for (const auto& [name, t] : module->state_dict()) add(to.model, prefix + name, lazy_copy(t));
+      for (const auto& [name, t] : module->state_dict()) add(to.model, prefix + name, internal::lazy_copy(t));
       const std::string rest = rest_of(prefix);
       add_all(to.rest, rest + "rng.", module->rng_state());
       add_all(to.rest, rest, modes_of(*module));
     }
-    for (const auto& [name, t] : tensors_) add(to.model, name, lazy_copy(t.detach()));
+    for (const auto& [name, t] : tensors_) add(to.model, name, internal::lazy_copy(t.detach()));
     for (const auto& [prefix, s] : statefuls_) add_all(to.rest, prefix, s->state());
   }
 

@@ -14,7 +14,7 @@ void find(nn::Module& module, std::vector<nn::BatchNorm2d*>& found) {
 
 void StageNorms::begin(Actor& actor) {
   if (std::exchange(begun_, true)) return;
-  if (auto* around = dynamic_cast<nn::AnyModuleActor*>(&actor)) find(around->any_module(), layers_);
+  if (auto* around = dynamic_cast<internal::AnyModuleActor*>(&actor)) find(around->any_module(), layers_);
   set(nn::Statistics::gather);
 }
 

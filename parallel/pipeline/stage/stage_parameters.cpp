@@ -33,7 +33,7 @@ Task<void> tie(Actor& actor, std::string name, AnyRef of, std::string name_there
 
 Tensor parameter_of(Actor& actor, const std::string& name) {
   std::vector<std::string> known;
-  if (auto* around = dynamic_cast<nn::AnyModuleActor*>(&actor)) {
+  if (auto* around = dynamic_cast<internal::AnyModuleActor*>(&actor)) {
     for (auto& [own, parameter] : around->any_module().named_parameters()) {
       if (own == name) return parameter;
       known.push_back(own);

@@ -10,12 +10,14 @@
 
 #include "actors/cell/call_inline.h"
 #include "autograd/add_gradient.h"
+#include "autograd/distributed/backward_meeting.h"
 #include "autograd/distributed/context.h"
 #include "autograd/split_pass.h"
 #include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
 #include "ops/cpu/gemm/packed_weights.h"
 #include "parallel/data/replica.h"
+#include "parallel/data/replica_reducer.h"
 #include "parallel/pipeline/stage/stage_method.h"
 #include "parallel/pipeline/stage/stage_norms.h"
 #include "parallel/pipeline/stage/stage_parameters.h"
@@ -26,12 +28,12 @@ namespace troupe::parallel {
 namespace {
 
 // Gradients of parameters, summed over micro-batches.
-class Sums final : public autograd::Sink {
+class Sums final : public internal::autograd::Sink {
  public:
   void accumulate(const Tensor& leaf, const Tensor& grad) override {
     const auto [at, is_new] = index_.try_emplace(leaf.impl(), leaves.size());
     if (is_new) leaves.push_back(leaf), grads.emplace_back();
-    autograd::add_gradient(grads[at->second], grad);
+    internal::autograd::add_gradient(grads[at->second], grad);
   }
   // The context runs them, with the sum over all micro-batches.
   bool hooks_later(const Tensor&) override { return true; }
@@ -57,7 +59,7 @@ struct Live {
   std::vector<size_t> parts;  // how many of them the input has, and each skip
   Tensors outputs;  // of the floating tensors of the output, and of the skips behind it: without_elements()
   Tensor loss;      // in their place, if there is one
-  std::unique_ptr<autograd::SplitPass> rest;  // after the first part, if the second is not done
+  std::unique_ptr<internal::autograd::SplitPass> rest;  // after the first part, if the second is not done
 };
 
 struct Step {
@@ -117,14 +119,14 @@ Tensor loss_of(const ForwardOrder& order, const Value& result) {
   return *loss;
 }
 
-const GradientReducer& replica_of(const std::string& key) {
-  if (const GradientReducer* const found = reducer_of(key)) return *found;
+const internal::parallel::ReplicaReducer& replica_of(const std::string& key) {
+  if (const auto* const found = reducer_of(key)) return *found;
   throw_invalid("[pipeline] the pipeline that made this actor one of several replicas has gone");
 }
 
 Task<ForwardResult> forward(Actor& actor, ForwardOrder order) {
   if (!order.replicas.empty()) {  // after the step before, the parameters have the pieces of all
-    const Future<void> gathered = replica_of(order.replicas).gathered();
+    const Future<void> gathered = replica_of(order.replicas)->gathered();
     co_await gathered;
     set_share(order.replicas, order.total);
   }
@@ -174,13 +176,13 @@ Task<ForwardResult> forward(Actor& actor, ForwardOrder order) {
 }
 
 // Takes the gradients of the inputs, which are leaves, out of those that a whole pass brings.
-class InputsApart final : public autograd::Sink {
+class InputsApart final : public internal::autograd::Sink {
  public:
-  InputsApart(const Tensors& inputs, autograd::Sink& others)
+  InputsApart(const Tensors& inputs, internal::autograd::Sink& others)
       : grads(inputs.size()), inputs_(inputs), others_(others) {}
   void accumulate(const Tensor& leaf, const Tensor& grad) override {
     for (size_t i = 0; i < inputs_.size(); ++i)
-      if (leaf.is_same(inputs_[i])) return autograd::add_gradient(grads[i], grad);
+      if (leaf.is_same(inputs_[i])) return internal::autograd::add_gradient(grads[i], grad);
     others_.accumulate(leaf, grad);
   }
   bool hooks_later(const Tensor& leaf) override {
@@ -192,7 +194,7 @@ class InputsApart final : public autograd::Sink {
 
  private:
   const Tensors& inputs_;
-  autograd::Sink& others_;
+  internal::autograd::Sink& others_;
 };
 
 // Of the graph that the actor has by itself, in one part.
@@ -201,12 +203,12 @@ Tensors whole_pass(const WorkId& id, Tensors roots, Tensors grads) {
   const Live live = std::move(step.live.extract(id.micro_batch).mapped());
   const ops::PackedWeights::Use use(*step.packed);
   InputsApart sink(live.inputs, step.sums);
-  autograd::run(autograd::root_edges("backward", roots), std::move(grads), sink);
+  internal::autograd::run(internal::autograd::root_edges("backward", roots), std::move(grads), sink);
   return std::move(sink.grads);
 }
 
 // The first part of two.
-Tensors first_part(const WorkId& id, Live& live, std::unique_ptr<autograd::SplitPass> pass,
+Tensors first_part(const WorkId& id, Live& live, std::unique_ptr<internal::autograd::SplitPass> pass,
                    const Tensors& grads) {
   const ops::PackedWeights::Use use(*step_of(id).packed);
   live.rest = std::move(pass);
@@ -256,7 +258,7 @@ Task<Tensors> input_gradients(Actor& actor, BackwardOrder order) {
   Tensors wanted;
   for (const Tensor& t : live.inputs)
     if (t.requires_grad()) wanted.push_back(t);
-  auto pass = std::make_unique<autograd::SplitPass>(roots, wanted);
+  auto pass = std::make_unique<internal::autograd::SplitPass>(roots, wanted);
   if (!pass->leaves_actor()) {
     if (!order.whole) {
       roots.clear();
@@ -272,8 +274,7 @@ Task<Tensors> input_gradients(Actor& actor, BackwardOrder order) {
   std::optional<Accumulation> later;  // the replicas sum what the pass leaves when the step commits
   if (!order.replicas.empty()) later.emplace(replica_of(order.replicas).accumulate_rows(order.total));
   set_tied_apart(actor, order);
-  const autograd::BackwardOptions options{.meeting = order.meeting};
-  const auto passing = autograd::context_backward(roots, grads, options);
+  const auto passing = internal::autograd::backward_meeting(roots, grads, order.meeting);
   co_await passing;
   Tensors out;
   for (const Tensor& t : whole.inputs)
@@ -337,7 +338,7 @@ Task<void> commit(Actor& actor, CommitOrder order) {
   end(order.id, true);
   if (!order.replicas.empty()) {
     const auto reducing =
-        replica_of(order.replicas).reduce(std::move(sums.leaves), std::move(sums.grads), order.weight);
+        replica_of(order.replicas)->reduce(std::move(sums.leaves), std::move(sums.grads), order.weight);
     co_return co_await reducing;
   }
   if (!sums.leaves.empty()) co_await autograd::context_backward(sums.leaves, sums.grads);

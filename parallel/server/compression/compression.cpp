@@ -49,7 +49,11 @@ Compression Compression::parse(const std::string& text) {
   return out;
 }
 
-void check_pulls(const Compression& compression, const std::string& what) {
+}  // namespace troupe::parallel
+
+namespace troupe::internal::parallel {
+
+void check_pulls(const troupe::parallel::Compression& compression, const std::string& what) {
   if (compression.keeps_residual())
     throw_invalid(what + " pulls compressed as \"" + compression.str() +
                   "\": a pull brings whole values, of which that leaves out the most; expected none, fp16 or "
@@ -57,4 +61,4 @@ void check_pulls(const Compression& compression, const std::string& what) {
                   compression.str() + " for pushes");
 }
 
-}  // namespace troupe::parallel
+}  // namespace troupe::internal::parallel

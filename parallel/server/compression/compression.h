@@ -27,13 +27,17 @@ struct Compression {
   bool operator==(const Compression&) const = default;
 };
 
-/// `invalid` for a compression that cannot be used for pulls, which bring whole values. `what` starts the
-/// text: "[server]".
-void check_pulls(const Compression& compression, const std::string& what);
-
 }  // namespace troupe::parallel
 
 namespace troupe {
+namespace internal::parallel {
+
+/// `invalid` for a compression that cannot be used for pulls, which bring whole values. `what` starts the
+/// text: "[server]".
+void check_pulls(const troupe::parallel::Compression& compression, const std::string& what);
+
+}  // namespace internal::parallel
+
 template <>
 struct Codec<parallel::Compression> {
   static std::string name() { return "compression"; }

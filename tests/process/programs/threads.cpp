@@ -8,7 +8,7 @@ using namespace troupe;
 int main() try {
   std::printf("threads %d", ops::num_threads());
   {
-    const ops::SharedCores shared(2);
+    const internal::SharedCores shared(2);
     std::printf(" %d", ops::num_threads());
   }
   ops::set_num_threads(5);

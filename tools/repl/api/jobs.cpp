@@ -162,7 +162,7 @@ int make_job(lua_State* L) {
   (void)interpreter.session();  // there is a cluster
   JobObject out{std::make_shared<std::unique_ptr<Job>>(
       std::make_unique<Job>(interpreter.cluster(), luaL_optstring(L, 1, "")))};
-  (*out.job)->before_checkpoints([L = interpreter.state()] { collect_garbage(L); });
+  internal::before_checkpoints(**out.job, [L = interpreter.state()] { collect_garbage(L); });
   interpreter.at_end_of_cluster([job = std::weak_ptr(out.job)] {
     if (const auto alive = job.lock()) alive->reset();
   });

@@ -1,0 +1,14 @@
+#include "parallel/data/replica_reducer.h"
+
+#include "core/base/call_frame.h"
+#include "parallel/data/reducer_state.h"
+
+namespace troupe::internal::parallel {
+
+Tensor ReplicaReducer::anchor() const { return reducer_.state_->anchor; }
+
+void ReplicaReducer::set_accumulating(bool on) const {
+  reducer_.state_->set_accumulating(frame().context, on);
+}
+
+}  // namespace troupe::internal::parallel

@@ -1,0 +1,36 @@
+// What the replicas of this library ask of their reducer beyond what programs do.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "parallel/data/gradient_reducer.h"
+
+namespace troupe::internal::parallel {
+
+class ReplicaReducer {
+ public:
+  using GradientReducer = troupe::parallel::GradientReducer;
+  /// Reduces the gradients of these parts as well, with Shard::gradients.
+  ReplicaReducer(Group group, Tensors parameters, const troupe::parallel::ReducerOptions& options,
+                 std::vector<std::shared_ptr<troupe::parallel::PartPieces>> parts)
+      : reducer_(std::move(group), std::move(parameters), options, std::move(parts)) {}
+
+  const GradientReducer& operator*() const& { return reducer_; }
+  const GradientReducer* operator->() const { return &reducer_; }
+
+  /// Accumulates, as accumulate(), a pass that is none of backward() or reduce(), of whose rows the reduce()
+  /// after it takes the mean with its own.
+  troupe::parallel::Accumulation accumulate_rows(double rows) const { return reducer_.accumulate_as(rows); }
+  /// What passes under accumulate_rows() have left for a parameter, times their rows, which then waits no
+  /// more. Undefined: nothing.
+  Tensor take_waiting(const Tensor& parameter) const { return reducer_.take_waiting(parameter); }
+  /// A pass that comes from elsewhere reaches all parameters by this one, which has no elements that count.
+  Tensor anchor() const;
+  /// A driver accumulates in the context of the call.
+  void set_accumulating(bool on) const;
+
+ private:
+  GradientReducer reducer_;
+};
+
+}  // namespace troupe::internal::parallel
