@@ -66,11 +66,79 @@ struct Result {
   Tensors outputs, grads;  // grads: one per input, zero where none
 };
 
+// Runs one operator with the attributes of one of its samples.
+struct OpRuns {
+  const Op& op;
+  const Sample& sample;
+
+  bool differentiable() const { return op.gradient || op.compose; }
+
+  Tensors apply(const Tensors& in) const { return ops::apply(op, in, sample.attrs); }
+
+  // Outputs, and the gradients of their weighted sum. With create_graph the gradients have history.
+  Result run(const Tensors& in, bool create_graph = false, DType digits = float64) const {
+    Result r{apply(in), {}};
+    Tensors roots, weights, wanted;
+    for (size_t i = 0; i < r.outputs.size(); ++i)
+      if (r.outputs[i].requires_grad()) {
+        roots.push_back(r.outputs[i]);
+        weights.push_back(weights_for(r.outputs[i], i, digits));
+      }
+    for (const Tensor& t : in)
+      if (t.requires_grad()) wanted.push_back(t);
+    Tensors got(wanted.size());
+    if (!roots.empty()) got = grad(roots, wanted, weights, {.create_graph = create_graph});
+    size_t next = 0;
+    for (const Tensor& t : in) {
+      const Tensor g = t.requires_grad() ? got[next++] : Tensor();
+      r.grads.push_back(g.defined() || !is_floating(t.dtype()) ? g : zeros_like(t));
+    }
+    return r;
+  }
+
+  double weighted(const Tensors& in) const {
+    double total = 0;
+    const Tensors out = apply(in);
+    for (size_t i = 0; i < out.size(); ++i)
+      if (is_floating(out[i].dtype()) && !(op.nondifferentiable >> i & 1))
+        total += ops::sum(ops::mul(out[i], weights_for(out[i], i))).item();
+    return total;
+  }
+
+  // Squares of all gradients, so that linear operators have a second derivative in their weights too; beside
+  // numbers of their own, so that a gradient which is 0 here counts as well.
+  Tensor energy(const Tensors& in) const {
+    Tensor total = tensor(0, float64);
+    uint64_t seed = 100;
+    for (const Tensor& g : run(in, true).grads)
+      if (g.defined()) total = ops::add(total, ops::sum(ops::square(ops::add(g, weights_for(g, ++seed)))));
+    return total;
+  }
+
+  // Central differences of f over every element of input `which`.
+  Tensor numeric(size_t which, const std::function<double(const Tensors&)>& f) const {
+    Tensors in;
+    for (const Tensor& t : sample.inputs) in.push_back(t.clone_data());
+    const Tensor result = zeros(in[which].shape(), float64);
+    constexpr double kStep = 1e-5;
+    for (int64_t i = 0; i < result.numel(); ++i) {
+      double& x = in[which].data<double>()[i];
+      const double before = x;
+      x = before + kStep;
+      const double up = f(in);
+      x = before - kStep;
+      result.data<double>()[i] = (up - f(in)) / (2 * kStep);
+      x = before;
+    }
+    return result;
+  }
+};
+
 // One operator on one of its samples.
-class OpCheck {
+class OpCheck : OpRuns {
  public:
   OpCheck(const Op& op, const Sample& sample, std::string label, std::vector<std::string>& wrong)
-      : op_(op), sample_(sample), label_(std::move(label)), wrong_(wrong) {}
+      : OpRuns{op, sample}, label_(std::move(label)), wrong_(wrong) {}
 
   void all() {
     step("shape rule", &OpCheck::shape_rule);
@@ -112,78 +180,16 @@ class OpCheck {
       same("the gradient of input", i, got.grads[i], wanted.grads[i], tolerance, tolerance);
   }
 
-  bool differentiable() const { return op_.gradient || op_.compose; }
-
-  Tensors apply(const Tensors& in) const { return ops::apply(op_, in, sample_.attrs); }
-
-  // Outputs, and the gradients of their weighted sum. With create_graph the gradients have history.
-  Result run(const Tensors& in, bool create_graph = false, DType digits = float64) const {
-    Result r{apply(in), {}};
-    Tensors roots, weights, wanted;
-    for (size_t i = 0; i < r.outputs.size(); ++i)
-      if (r.outputs[i].requires_grad()) {
-        roots.push_back(r.outputs[i]);
-        weights.push_back(weights_for(r.outputs[i], i, digits));
-      }
-    for (const Tensor& t : in)
-      if (t.requires_grad()) wanted.push_back(t);
-    Tensors got(wanted.size());
-    if (!roots.empty()) got = grad(roots, wanted, weights, {.create_graph = create_graph});
-    size_t next = 0;
-    for (const Tensor& t : in) {
-      const Tensor g = t.requires_grad() ? got[next++] : Tensor();
-      r.grads.push_back(g.defined() || !is_floating(t.dtype()) ? g : zeros_like(t));
-    }
-    return r;
-  }
-
-  double weighted(const Tensors& in) const {
-    double total = 0;
-    const Tensors out = apply(in);
-    for (size_t i = 0; i < out.size(); ++i)
-      if (is_floating(out[i].dtype()) && !(op_.nondifferentiable >> i & 1))
-        total += ops::sum(ops::mul(out[i], weights_for(out[i], i))).item();
-    return total;
-  }
-
-  // Squares of all gradients, so that linear operators have a second derivative in their weights too; beside
-  // numbers of their own, so that a gradient which is 0 here counts as well.
-  Tensor energy(const Tensors& in) const {
-    Tensor total = tensor(0, float64);
-    uint64_t seed = 100;
-    for (const Tensor& g : run(in, true).grads)
-      if (g.defined()) total = ops::add(total, ops::sum(ops::square(ops::add(g, weights_for(g, ++seed)))));
-    return total;
-  }
-
-  // Central differences of f over every element of input `which`.
-  Tensor numeric(size_t which, const std::function<double(const Tensors&)>& f) const {
-    Tensors in;
-    for (const Tensor& t : sample_.inputs) in.push_back(t.clone_data());
-    const Tensor result = zeros(in[which].shape(), float64);
-    constexpr double kStep = 1e-5;
-    for (int64_t i = 0; i < result.numel(); ++i) {
-      double& x = in[which].data<double>()[i];
-      const double before = x;
-      x = before + kStep;
-      const double up = f(in);
-      x = before - kStep;
-      result.data<double>()[i] = (up - f(in)) / (2 * kStep);
-      x = before;
-    }
-    return result;
-  }
-
   void shape_rule() {
-    const Attrs attrs = Attrs(sample_.attrs).complete(op_.attrs, op_.name);
-    const Tensors out = apply(sample_.inputs);
+    const Attrs attrs = Attrs(sample.attrs).complete(op.attrs, op.name);
+    const Tensors out = apply(sample.inputs);
     expect(!out.empty(), "no results");
     for (const Tensor& t : out) {
       const auto first = static_cast<size_t>(t.storage_offset() + (t.numel() ? 1 : 0));
       expect(first * item_size(t.dtype()) <= t.storage()->size(), "a result lies outside of its storage");
     }
-    if (!op_.shape) return;
-    const ops::Specs specs = op_.shape({op_, sample_.inputs, attrs});
+    if (!op.shape) return;
+    const ops::Specs specs = op.shape({op, sample.inputs, attrs});
     if (specs.size() != out.size())
       return complain(fmt::format("{} results, but it says {}", out.size(), specs.size()));
     for (size_t i = 0; i < out.size(); ++i) {
@@ -195,25 +201,25 @@ class OpCheck {
   }
 
   void records_only_where_asked() {
-    for (const Tensor& t : apply(sample_.inputs))
+    for (const Tensor& t : apply(sample.inputs))
       expect(!t.requires_grad(), "a result requires a gradient, and no input does");
     NoGradGuard off;
-    for (const Tensor& t : apply(leaves(sample_.inputs)))
+    for (const Tensor& t : apply(leaves(sample.inputs)))
       expect(!t.requires_grad() || t.is_leaf(), "a result has a history while grad mode is off");
   }
 
   void gradient() {
     if (!differentiable()) return;
-    const Result r = run(leaves(sample_.inputs));
+    const Result r = run(leaves(sample.inputs));
     if (!is_floating(r.outputs[0].dtype())) return;
-    for (size_t i = 0; i < sample_.inputs.size(); ++i)
-      if (is_floating(sample_.inputs[i].dtype()))
+    for (size_t i = 0; i < sample.inputs.size(); ++i)
+      if (is_floating(sample.inputs[i].dtype()))
         same("input", i, r.grads[i], numeric(i, [&](const Tensors& in) { return weighted(in); }), 1e-6, 1e-7);
   }
 
   void second_derivative() {
     if (!differentiable()) return;
-    const Tensors in = leaves(sample_.inputs);
+    const Tensors in = leaves(sample.inputs);
     const Tensor total = energy(in);
     if (!total.requires_grad()) return;
     Tensors wanted;
@@ -231,23 +237,23 @@ class OpCheck {
 
   void strided_inputs() {
     Tensors strided;
-    for (const Tensor& t : sample_.inputs) strided.push_back(scattered(t));
-    same(run(leaves(strided)), run(leaves(sample_.inputs)), 1e-13);
+    for (const Tensor& t : sample.inputs) strided.push_back(scattered(t));
+    same(run(leaves(strided)), run(leaves(sample.inputs)), 1e-13);
   }
 
   void expanded_inputs() {
-    for (size_t i = 0; i < sample_.inputs.size(); ++i) {
-      Tensors views = sample_.inputs, copied = sample_.inputs;
-      views[i] = repeated(sample_.inputs[i]);
+    for (size_t i = 0; i < sample.inputs.size(); ++i) {
+      Tensors views = sample.inputs, copied = sample.inputs;
+      views[i] = repeated(sample.inputs[i]);
       copied[i] = views[i].clone_data();
       same(run(leaves(views)), run(leaves(copied)), 1e-13);
     }
   }
 
-  bool casts() const { return op_.name == std::string_view("to"); }
+  bool casts() const { return op.name == std::string_view("to"); }
 
   void single_precision() {
-    const Tensors small = in_dtype(sample_.inputs, float32);
+    const Tensors small = in_dtype(sample.inputs, float32);
     const Result a = run(leaves(small)), b = run(leaves(in_dtype(small, float64)));
     for (size_t i = 0; i < a.outputs.size(); ++i) {
       expect(casts() || !is_floating(b.outputs[i].dtype()) || a.outputs[i].dtype() == float32,
@@ -261,7 +267,7 @@ class OpCheck {
   void brain_float() { half(bfloat16, 0x1p-8); }
   void half_precision() { half(float16, 0x1p-11); }
   void half(DType dtype, double rounding) {
-    const Tensors small = in_dtype(sample_.inputs, dtype);
+    const Tensors small = in_dtype(sample.inputs, dtype);
     const Result a = run(leaves(small), false, dtype),
                  b = run(leaves(in_dtype(small, float32)), false, dtype);
     for (size_t i = 0; i < a.outputs.size(); ++i) {
@@ -282,18 +288,16 @@ class OpCheck {
 
   // Leaves the sum of what was there and what the kernel gives by itself.
   void accumulating_kernel() {
-    if (const auto* entry = ops::find_kernels(op_, Device::Kind::cpu); !entry || !entry->accumulating) return;
-    const Tensors alone = apply(sample_.inputs);
+    if (const auto* entry = ops::find_kernels(op, Device::Kind::cpu); !entry || !entry->accumulating) return;
+    const Tensors alone = apply(sample.inputs);
     const Tensor before = weights_for(alone[0], 3), sum = before.clone_data();
-    const Tensors got = ops::apply_accumulating(op_, sample_.inputs, sum, sample_.attrs);
+    const Tensors got = ops::apply_accumulating(op, sample.inputs, sum, sample.attrs);
     if (got.size() != alone.size()) return complain("another number of results");
     expect(got[0].is_same(sum), "it gave another tensor than the sum");
     same("the sum", 0, sum, ops::add(before, alone[0]), 1e-13, 1e-13);
     for (size_t i = 1; i < got.size(); ++i) same("result", i, got[i], alone[i], 0, 0);
   }
 
-  const Op& op_;
-  const Sample& sample_;
   const std::string label_;
   std::vector<std::string>& wrong_;
   const char* step_ = "";

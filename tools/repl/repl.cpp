@@ -281,6 +281,68 @@ bool refused_launcher() {
   }
 }
 
+// Makes a cluster, and another one once that has ended; its processes, if it has some, are children of this
+// one. Ctrl-C is for the thread that runs scripts: the threads that are made here leave it alone.
+class Clusters {
+ public:
+  explicit Clusters(const ReplOptions& options) : options_(options) {
+    cluster_options_.timeout =
+        std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.timeout));
+    cluster_options_.checkpoints = options.checkpoints;
+  }
+  std::unique_ptr<Cluster> make(int workers) {
+    const SignalMask none(SIG_BLOCK);
+    children_.end();
+    if (!options_.workers) return Cluster::in_process(workers, {}, cluster_options_);
+    ReplOptions as_asked = options_;
+    as_asked.workers = workers;
+    auto started = start_workers(as_asked);
+    children_ = std::move(started.first);
+    JoinWatch watch(children_);
+    try {
+      return Cluster::coordinate(started.second, {}, cluster_options_, watch.stop());
+    } catch (const Error&) {
+      if (watch.interrupted()) throw script::Interrupted();
+      throw;
+    }
+  }
+  // The one that the shell begins with, of so many workers `here` where it is in this process; null, with
+  // `code`, if there is none.
+  std::unique_ptr<Cluster> first(int here, int& code) {
+    try {
+      code = kExitFailed;
+      return options_.attach ? attach_to(*options_.attach, cluster_options_)
+                             : make(options_.workers ? options_.workers : here);
+    } catch (const Error& e) {
+      std::fprintf(stderr, "troupe repl: %s\n", e.what());
+      code = options_.workers && e.kind() != ErrorKind::invalid ? kExitRendezvous : kExitFailed;
+      return nullptr;
+    }
+  }
+
+ private:
+  const ReplOptions& options_;
+  ClusterOptions cluster_options_;
+  Children children_;
+};
+
+int run_shell(const ReplOptions& options, Clusters& clusters, std::unique_ptr<Cluster> first) {
+  Interpreter::MakeCluster make;
+  if (!options.attach) make = [&clusters](int workers) { return clusters.make(workers); };
+  Interpreter interpreter(std::move(first), std::move(make), options.arguments);
+  struct sigaction action {};
+  // Without SA_RESTART: reading a line ends, too.
+  action.sa_handler = has_prompt(options) ? Interpreter::interrupt : end_by_job;
+  sigaction(SIGINT, &action, nullptr);
+  const SignalMask open(SIG_UNBLOCK);
+  int code = drive(interpreter, options);
+  interpreter.end(code == 0 && !options.attach);
+  if (interpreter.exit_code()) code = *interpreter.exit_code();  // of a finalizer, too
+  if (script::Session::interrupted()) code = kExitInterrupted;
+  if (code == 0 && internal::stop_asked()) code = 128 + internal::stop_asked();
+  return code;
+}
+
 }  // namespace
 
 int repl_main(const std::vector<std::string>& arguments) {
@@ -300,56 +362,11 @@ int repl_main(const std::vector<std::string>& arguments) {
   try {
     if (options.workers == 1) options.workers = 0;
     const internal::StopCatcher catcher(false);
-    Children children;
-    ClusterOptions cluster_options;
-    cluster_options.timeout =
-        std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.timeout));
-    cluster_options.checkpoints = options.checkpoints;
-    // Another cluster, once the last one has ended. Ctrl-C is for the thread that runs scripts: the threads
-    // that are made here leave it alone.
-    const Interpreter::MakeCluster make = [&](int workers) {
-      const SignalMask none(SIG_BLOCK);
-      children.end();
-      if (!options.workers) return Cluster::in_process(workers, {}, cluster_options);
-      ReplOptions as_asked = options;
-      as_asked.workers = workers;
-      auto started = start_workers(as_asked);
-      children = std::move(started.first);
-      JoinWatch watch(children);
-      try {
-        return Cluster::coordinate(started.second, {}, cluster_options, watch.stop());
-      } catch (const Error&) {
-        if (watch.interrupted()) throw script::Interrupted();
-        throw;
-      }
-    };
+    Clusters clusters(options);
     const SignalMask none(SIG_BLOCK);
     int code = 0;
-    {
-      std::unique_ptr<Cluster> first;
-      try {
-        first = options.attach ? attach_to(*options.attach, cluster_options)
-                               : make(options.workers ? options.workers : here);
-        if (!first) return kExitFailed;
-      } catch (const Error& e) {
-        std::fprintf(stderr, "troupe repl: %s\n", e.what());
-        return options.workers && e.kind() != ErrorKind::invalid ? kExitRendezvous : kExitFailed;
-      }
-      Interpreter interpreter(std::move(first), options.attach ? Interpreter::MakeCluster() : make,
-                              options.arguments);
-      struct sigaction action {};
-      // Without SA_RESTART: reading a line ends, too.
-      action.sa_handler = has_prompt(options) ? Interpreter::interrupt : end_by_job;
-      sigaction(SIGINT, &action, nullptr);
-      const SignalMask open(SIG_UNBLOCK);
-      code = drive(interpreter, options);
-      interpreter.end(code == 0 && !options.attach);
-      if (interpreter.exit_code()) code = *interpreter.exit_code();  // of a finalizer, too
-      if (script::Session::interrupted()) code = kExitInterrupted;
-      if (code == 0 && internal::stop_asked()) code = 128 + internal::stop_asked();
-    }
-    children.end();
-    return code;
+    auto first = clusters.first(here, code);
+    return first ? run_shell(options, clusters, std::move(first)) : code;
   } catch (const script::Interrupted&) {
     return kExitInterrupted;
   } catch (const std::exception&) {

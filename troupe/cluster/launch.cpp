@@ -237,92 +237,138 @@ class Watched {
   std::unique_ptr<internal::watch::WatchDoor> door_;
 };
 
-int launch_with(Signals& signals, internal::actors::TypeRegistry hosting,
-                const std::function<void(Cluster&)>& driver, ClusterOptions options) {
-  signals.on_signal([&] { _exit(128 + signals.received()); });  // until there is something to end in order
+// What the environment says of this process; wrong: an exit code.
+struct Found {
   std::optional<LaunchEnvironment> environment;
-  int alone = 0;
+  int alone = 0;  // workers of a process that nobody launched
+  int code = 0;
+};
+
+Found read_environment() {
+  Found found;
   try {
-    environment = LaunchEnvironment::read();
-    if (!environment) alone = LaunchEnvironment::workers();
+    found.environment = LaunchEnvironment::read();
+    if (!found.environment) found.alone = LaunchEnvironment::workers();
     ops::check_environment();
     (void)LaunchEnvironment::leak_check();
     internal::log::debug("[launch] begins");  // the first line says what is wrong with TROUPE_LOG
-    if (const auto why = environment ? "" : LaunchEnvironment::why_alone(); !why.empty())
+    if (const auto why = found.environment ? "" : LaunchEnvironment::why_alone(); !why.empty())
       internal::log::warning(why);
     // Into a launcher's pipe, too, lines leave as they are written.
-    if (environment) std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
+    if (found.environment) std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   } catch (const Error& e) {
     complain("troupe", e.what());
-    return kExitUsage;
+    found.code = kExitUsage;
   }
-  const std::string who = process_name = "w" + std::to_string(environment ? environment->rank : 0);
-  bool joined = false;
-  std::optional<EndWatch> watch;  // until the workers of this process have ended
-  const auto watch_over = [&](const std::vector<internal::actors::Worker*>& workers) -> EndWatch& {
-    const Duration patience = std::max<Duration>(options.shutdown_timeout, std::chrono::milliseconds(100));
-    return watch.emplace(who, workers, patience);
-  };
-  const auto ended = [&](int code) {
-    watch->end(code);
-    watch->workers_go();
+  return found;
+}
+
+// One process of a cluster, from the meeting to the end.
+class Launched {
+ public:
+  Launched(Signals& signals, const Found& found, ClusterOptions options)
+      : signals_(signals),
+        environment_(found.environment),
+        alone_(found.alone),
+        options_(std::move(options)) {
+    who_ = process_name = "w" + std::to_string(environment_ ? environment_->rank : 0);
+  }
+
+  int run(internal::actors::TypeRegistry hosting, const std::function<void(Cluster&)>& driver) {
+    try {
+      check_room_for_threads();
+      return environment_ && environment_->rank > 0 ? serve(std::move(hosting))
+                                                    : drive_cluster(std::move(hosting), driver);
+    } catch (...) {  // std::bad_alloc, too
+      const Error e = current_error();
+      if (signals_.received()) return 128 + signals_.received();
+      complain(who_, e.what());
+      return joined_ ? exit_code_of_exception() : kExitRendezvous;
+    }
+  }
+
+ private:
+  int serve(internal::actors::TypeRegistry hosting);
+  int drive_cluster(internal::actors::TypeRegistry hosting, const std::function<void(Cluster&)>& driver);
+  EndWatch& watch_over(const std::vector<internal::actors::Worker*>& workers) {
+    const Duration patience = std::max<Duration>(options_.shutdown_timeout, std::chrono::milliseconds(100));
+    return watch_.emplace(who_, workers, patience);
+  }
+  int ended(int code) {
+    watch_->end(code);
+    watch_->workers_go();
     return code;
-  };
-  try {
-    check_room_for_threads();
-    if (environment && environment->rank > 0) {
-      Promise<int> stop;
-      internal::net::Rendezvous launcher(internal::net::kWorkerWords);  // hears of this worker until its end
-      const auto process = WorkerProcess::join(*environment, std::move(hosting), options);
-      launcher.complete();
-      joined = true;
-      check_room(kRoom);
-      const Watched watched(signals, process->worker(), environment);
-      EndWatch& watching = watch_over({&process->worker()});
-      signals.on_signal([&] {
-        // The driver's job may save first what lives here.
-        signals.granted(true);
-        const auto answer = internal::kAskToStop.ask(process->worker(), kDriverWorker, signals.received());
-        if (const Result<bool>& waits = answer.wait(); waits.ok() && waits.value())
-          return internal::net::say_stopping();
-        signals.granted(false);
-        watching.end(128 + signals.received());
-        stop.set(128 + signals.received());
-      });
-      // A method that this thread runs may keep serve() from returning.
-      process->ended().on_ready(
-          [&](const Result<int>& r) { watching.end(r.ok() ? r.value() : kExitPeerLost); });
-      int code;
-      try {
-        code = process->serve(stop.future());
-      } catch (...) {
-        const Error e = current_error();
-        code = signals.received() ? 128 + signals.received() : exit_code_of_exception();
-        if (!signals.received()) complain(who, e.what());
-      }
-      signals.on_signal(nullptr);
-      return ended(code);
-    }
-    std::optional<internal::net::Rendezvous> launcher;  // hears of the driver until the end
-    std::unique_ptr<Cluster> cluster;
-    if (environment) {
-      launcher.emplace(internal::net::kDriverWords);
-      cluster = Cluster::coordinate(*environment, std::move(hosting), options);
-      launcher->complete();
-    } else {
-      cluster = Cluster::in_process(alone, std::move(hosting), options);
-    }
-    joined = true;
-    check_room(kRoom);
-    const Watched watched(signals, cluster->worker(), environment);
-    EndWatch& watching = watch_over(cluster->workers_here());
-    return ended(drive(*cluster, signals, watching, driver, options.shutdown_timeout));
-  } catch (...) {  // std::bad_alloc, too
-    const Error e = current_error();
-    if (signals.received()) return 128 + signals.received();
-    complain(who, e.what());
-    return joined ? exit_code_of_exception() : kExitRendezvous;
   }
+  int code_of(const std::function<int()>& serving) {
+    try {
+      return serving();
+    } catch (...) {
+      const Error e = current_error();
+      const int code = signals_.received() ? 128 + signals_.received() : exit_code_of_exception();
+      if (!signals_.received()) complain(who_, e.what());
+      return code;
+    }
+  }
+
+  Signals& signals_;
+  const std::optional<LaunchEnvironment>& environment_;
+  const int alone_;
+  const ClusterOptions options_;
+  std::string who_;
+  bool joined_ = false;
+  std::optional<EndWatch> watch_;  // until the workers of this process have ended
+};
+
+int Launched::serve(internal::actors::TypeRegistry hosting) {
+  Promise<int> stop;
+  internal::net::Rendezvous launcher(internal::net::kWorkerWords);  // hears of this worker until its end
+  const auto process = WorkerProcess::join(*environment_, std::move(hosting), options_);
+  launcher.complete();
+  joined_ = true;
+  check_room(kRoom);
+  const Watched watched(signals_, process->worker(), environment_);
+  EndWatch& watching = watch_over({&process->worker()});
+  signals_.on_signal([&] {
+    // The driver's job may save first what lives here.
+    signals_.granted(true);
+    const auto answer = internal::kAskToStop.ask(process->worker(), kDriverWorker, signals_.received());
+    if (const Result<bool>& waits = answer.wait(); waits.ok() && waits.value())
+      return internal::net::say_stopping();
+    signals_.granted(false);
+    watching.end(128 + signals_.received());
+    stop.set(128 + signals_.received());
+  });
+  // A method that this thread runs may keep serve() from returning.
+  process->ended().on_ready([&](const Result<int>& r) { watching.end(r.ok() ? r.value() : kExitPeerLost); });
+  const int code = code_of([&] { return process->serve(stop.future()); });
+  signals_.on_signal(nullptr);
+  return ended(code);
+}
+
+int Launched::drive_cluster(internal::actors::TypeRegistry hosting,
+                            const std::function<void(Cluster&)>& driver) {
+  std::optional<internal::net::Rendezvous> launcher;  // hears of the driver until the end
+  std::unique_ptr<Cluster> cluster;
+  if (environment_) {
+    launcher.emplace(internal::net::kDriverWords);
+    cluster = Cluster::coordinate(*environment_, std::move(hosting), options_);
+    launcher->complete();
+  } else {
+    cluster = Cluster::in_process(alone_, std::move(hosting), options_);
+  }
+  joined_ = true;
+  check_room(kRoom);
+  const Watched watched(signals_, cluster->worker(), environment_);
+  EndWatch& watching = watch_over(cluster->workers_here());
+  return ended(drive(*cluster, signals_, watching, driver, options_.shutdown_timeout));
+}
+
+int launch_with(Signals& signals, internal::actors::TypeRegistry hosting,
+                const std::function<void(Cluster&)>& driver, ClusterOptions options) {
+  signals.on_signal([&] { _exit(128 + signals.received()); });  // until there is something to end in order
+  const Found found = read_environment();
+  if (found.code) return found.code;
+  return Launched(signals, found, std::move(options)).run(std::move(hosting), driver);
 }
 
 }  // namespace
