@@ -42,21 +42,27 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::internal::actors::JobMessage)
 namespace troupe::internal::actors {
 namespace {
 
+class InlineUnit;
+class ThreadRunQueue;
+
+// What runs mailboxes on a thread; null: the pool does.
+struct UnitsOfThread {
+  InlineUnit* unit = nullptr;
+  ThreadRunQueue* queue = nullptr;
+};
+constinit thread_local UnitsOfThread units;
+
 // Runs mailboxes on the thread that posted to them. While one is active on a thread, further posts line up
 // behind.
 class InlineUnit final : public caf::execution_unit {
  public:
-  explicit InlineUnit(caf::actor_system& system) : caf::execution_unit(&system), before_(active()) {
-    active() = this;
+  explicit InlineUnit(caf::actor_system& system) : caf::execution_unit(&system), before_(units.unit) {
+    units.unit = this;
   }
-  ~InlineUnit() { active() = before_; }
+  ~InlineUnit() { units.unit = before_; }
 
-  static InlineUnit*& active() {
-    thread_local InlineUnit* unit = nullptr;
-    return unit;
-  }
   static InlineUnit* active_for(caf::actor_system& system) {
-    InlineUnit* unit = active();
+    InlineUnit* unit = units.unit;
     return unit && unit->system_ == &system ? unit : nullptr;
   }
 
@@ -90,22 +96,22 @@ class InlineUnit final : public caf::execution_unit {
 // Keeps one mailbox that its thread has posted to the pool, for that thread to run.
 class ThreadRunQueue final : public caf::execution_unit, public LocalRunQueue {
  public:
-  explicit ThreadRunQueue(caf::actor_system& system) : caf::execution_unit(&system) { of_thread() = this; }
+  explicit ThreadRunQueue(caf::actor_system& system) : caf::execution_unit(&system) { units.queue = this; }
   ~ThreadRunQueue() {
-    of_thread() = nullptr;
+    units.queue = nullptr;
     if (mailbox_) system_->scheduler().enqueue(mailbox_);
   }
   static ThreadRunQueue* of_thread_for(caf::actor_system& system) {
-    ThreadRunQueue* mine = of_thread();
+    ThreadRunQueue* mine = units.queue;
     return mine && mine->system_ == &system ? mine : nullptr;
   }
   bool empty() const override { return !mailbox_; }
   void run() override {
     InlineUnit unit(*system_);
     unit.exec_later(std::exchange(mailbox_, nullptr));
-    of_thread() = nullptr;  // what it posts need not wait for it
+    units.queue = nullptr;  // what it posts need not wait for it
     unit.drain();
-    of_thread() = this;
+    units.queue = this;
   }
   void exec_later(caf::resumable* r) override {
     if (mailbox_)
@@ -115,10 +121,6 @@ class ThreadRunQueue final : public caf::execution_unit, public LocalRunQueue {
   }
 
  private:
-  static ThreadRunQueue*& of_thread() {
-    thread_local ThreadRunQueue* mine = nullptr;
-    return mine;
-  }
   caf::resumable* mailbox_ = nullptr;
 };
 

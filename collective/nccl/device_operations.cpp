@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <set>
 
 #include "core/base/log.h"
@@ -17,26 +19,24 @@ class Claims {
  public:
   bool claim(uint32_t device, const void* owner) {
     const Lock lock(mutex_);
-    return owners_.try_emplace(device, owner).first->second == owner;
+    const void*& has = owners_.at(device);
+    if (!has) has = owner;
+    return has == owner;
   }
   bool has_other(uint32_t device, const void* owner) const {
     const Lock lock(mutex_);
-    const auto at = owners_.find(device);
-    return at != owners_.end() && at->second != owner;
+    return owners_.at(device) && owners_.at(device) != owner;
   }
   void release(const void* owner) {
     const Lock lock(mutex_);
-    std::erase_if(owners_, [owner](const auto& c) { return c.second == owner; });
+    std::ranges::replace(owners_, owner, nullptr);
   }
 
  private:
   mutable Mutex mutex_;
-  std::map<uint32_t, const void*> owners_ TROUPE_GUARDED_BY(mutex_);
+  std::array<const void*, 128> owners_ TROUPE_GUARDED_BY(mutex_) = {};  // by device
 };
-Claims& claims() {
-  static auto* all = new Claims;
-  return *all;
-}
+constinit Claims device_claims;  // has nothing to destroy: workers may be static
 
 std::string random_address() { return net::abstract_address("troupe-turns-" + random_hex(8)); }
 
@@ -81,7 +81,7 @@ void DeviceOperations::stop() {
   listeners.clear();
   transport_.reset();
   for (auto& [index, own] : devices) own->thread.reset();
-  claims().release(this);
+  device_claims.release(this);
   results_.finish();
 }
 
@@ -245,7 +245,7 @@ DevicePlace DeviceOperations::look_at_with_lock(Device device, std::string& why)
   const int version = library->version();
   if (version == 0) return without(library->why());
   const uint32_t index = index_of(device);
-  if (claims().has_other(index, this))
+  if (device_claims.has_other(index, this))
     return without("another worker of its process has it: give each worker a process, or a GPU, of its own");
   return {version, net::method_id(host_ + " " + library->device_name(device)), index};
 }
@@ -255,7 +255,7 @@ DevicePlace DeviceOperations::place_of(Device device, std::string& why) {
   const DevicePlace place = look_at_with_lock(device, why);
   const uint32_t index = index_of(device);
   if (!place.version) return place;
-  if (!claims().claim(index, this)) return look_at_with_lock(device, why);  // another one was faster
+  if (!device_claims.claim(index, this)) return look_at_with_lock(device, why);  // another one was faster
   if (auto& own = devices_[index]; !own) {
     open_transport();
     const WorkerDevice here{worker_.id(), index};

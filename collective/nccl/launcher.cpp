@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <mutex>
@@ -18,10 +19,7 @@ namespace {
 
 std::atomic<const DeviceLibrary*> the_library = nullptr;
 internal::Mutex host_mutex;
-std::string& the_host() {
-  static auto* host = new std::string;
-  return *host;
-}
+std::array<char, NI_MAXHOST> library_host TROUPE_GUARDED_BY(host_mutex) = {};  // empty: none yet
 
 bool same_address(const sockaddr* a, const sockaddr* b) {
   if (!a || !b || a->sa_family != b->sa_family) return false;
@@ -44,15 +42,15 @@ void set_device_library(const DeviceLibrary& library) {
 }
 
 void set_library_host(const std::string& host) {
-  const std::lock_guard lock(host_mutex);
-  if (the_host().empty()) the_host() = host;
+  const Lock lock(host_mutex);
+  if (!library_host[0] && host.size() < library_host.size()) std::ranges::copy(host, library_host.begin());
 }
 
 std::string library_interface() {
   std::string host;
   {
-    const std::lock_guard lock(host_mutex);
-    host = the_host();
+    const Lock lock(host_mutex);
+    host = library_host.data();
   }
   if (host.empty()) return "lo";
   addrinfo* found = nullptr;

@@ -88,7 +88,6 @@ class Launcher {
 /// The library that operations of several devices need, as this process has it.
 class DeviceLibrary {
  public:
-  virtual ~DeviceLibrary() = default;
   /// All members have the same, not 0. 0: why() says why it is not used.
   virtual int version() const = 0;
   virtual std::string why() const = 0;
@@ -98,6 +97,9 @@ class DeviceLibrary {
   /// For the calling thread's stream: what it works on now is waited for.
   virtual std::unique_ptr<DeviceInputs> inputs_of(const DeviceWork& work, Device device) const = 0;
   virtual std::unique_ptr<Launcher> make_launcher(WorkerDevice here, Device device) const = 0;
+
+ protected:
+  ~DeviceLibrary() = default;  // nobody owns it: it is there as long as the process
 };
 
 /// Null in builds without GPUs.

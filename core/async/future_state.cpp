@@ -43,24 +43,27 @@ namespace {
 // than a short one: from a depth on, those that follow wait for their turn.
 void end_unwanted(Source source) {
   constexpr int kDepth = 32;
-  static thread_local int depth = 0;
-  static thread_local std::vector<Source>* waiting = nullptr;
-  if (waiting) return waiting->push_back(std::move(source));
-  ++depth;
-  if (depth < kDepth) {
+  struct OfThread {
+    int depth = 0;
+    std::vector<Source>* waiting = nullptr;
+  };
+  static constinit thread_local OfThread here;
+  if (here.waiting) return here.waiting->push_back(std::move(source));
+  ++here.depth;
+  if (here.depth < kDepth) {
     source.end(false);
   } else {
     std::vector<Source> chain;
-    waiting = &chain;
+    here.waiting = &chain;
     chain.push_back(std::move(source));
     while (!chain.empty()) {
       Source next = std::move(chain.back());
       chain.pop_back();
       next.end(false);
     }
-    waiting = nullptr;
+    here.waiting = nullptr;
   }
-  --depth;
+  --here.depth;
 }
 
 }  // namespace

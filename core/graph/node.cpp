@@ -6,22 +6,25 @@
 namespace troupe {
 namespace {
 
-thread_local bool tls_grad_enabled = true;
-thread_local uint64_t tls_sequence = 0;
-
-// Nodes whose count fell to zero while another node was being freed on this thread.
 using Dying = SmallVector<Node*, 16>;
-thread_local Dying* tls_dying = nullptr;
+
+// What a thread records.
+struct RecordingThread {
+  bool grad_enabled = true;
+  uint64_t sequence = 0;   // of its last node outside actors
+  Dying* dying = nullptr;  // nodes whose count fell to zero while another node was being freed
+};
+constinit thread_local RecordingThread recording;
 
 }  // namespace
 
-bool grad_enabled() { return tls_grad_enabled; }
-GradMode::GradMode(bool enabled) : before_(tls_grad_enabled) { tls_grad_enabled = enabled; }
-GradMode::~GradMode() { tls_grad_enabled = before_; }
+bool grad_enabled() { return recording.grad_enabled; }
+GradMode::GradMode(bool enabled) : before_(recording.grad_enabled) { recording.grad_enabled = enabled; }
+GradMode::~GradMode() { recording.grad_enabled = before_; }
 
 Node::Node() {
   uint64_t* const of_actor = frame().nodes;
-  sequence_ = of_actor ? ++*of_actor : ++tls_sequence;
+  sequence_ = of_actor ? ++*of_actor : ++recording.sequence;
 }
 
 void Node::add_hook(uint32_t result, Hook hook) { hooks_.emplace_back(result, std::move(hook)); }
@@ -34,18 +37,18 @@ void Node::run_hooks(Tensors& grads) const {
 }
 
 void Node::destroy() {
-  if (tls_dying) {
-    tls_dying->push_back(this);
+  if (recording.dying) {
+    recording.dying->push_back(this);
     return;
   }
   Dying dying{this};
-  tls_dying = &dying;
+  recording.dying = &dying;
   while (!dying.empty()) {
     Node* node = dying.back();
     dying.resize(dying.size() - 1);
     delete node;
   }
-  tls_dying = nullptr;
+  recording.dying = nullptr;
 }
 
 Accumulate::~Accumulate() {

@@ -9,30 +9,25 @@
 namespace troupe {
 namespace {
 
-// Never destroyed: objects may be static.
 struct LiveStatefuls {
   internal::Mutex mutex;
   Stateful *first = nullptr, *last = nullptr;
 };
-
-LiveStatefuls& live() {
-  static LiveStatefuls& all = *new LiveStatefuls;
-  return all;
-}
+constinit LiveStatefuls live_statefuls;  // has nothing to destroy: objects may be static
 
 }  // namespace
 
 Stateful::Stateful() : actor_(frame().actor.address()) {
-  std::lock_guard lock(live().mutex);
-  before_ = live().last;
-  (before_ ? before_->after_ : live().first) = this;
-  live().last = this;
+  std::lock_guard lock(live_statefuls.mutex);
+  before_ = live_statefuls.last;
+  (before_ ? before_->after_ : live_statefuls.first) = this;
+  live_statefuls.last = this;
 }
 
 Stateful::~Stateful() {
-  std::lock_guard lock(live().mutex);
-  (before_ ? before_->after_ : live().first) = after_;
-  (after_ ? after_->before_ : live().last) = before_;
+  std::lock_guard lock(live_statefuls.mutex);
+  (before_ ? before_->after_ : live_statefuls.first) = after_;
+  (after_ ? after_->before_ : live_statefuls.last) = before_;
 }
 
 std::string Stateful::state_name() const {
@@ -41,9 +36,9 @@ std::string Stateful::state_name() const {
 }
 
 std::vector<Stateful*> Stateful::made_by(const void* actor) {
-  std::lock_guard lock(live().mutex);
+  std::lock_guard lock(live_statefuls.mutex);
   std::vector<Stateful*> out;
-  for (Stateful* s = live().first; s; s = s->after_)
+  for (Stateful* s = live_statefuls.first; s; s = s->after_)
     if (s->actor_ == actor) out.push_back(s);
   return out;
 }

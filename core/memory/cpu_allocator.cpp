@@ -249,6 +249,7 @@ constexpr size_t small_index(size_t bytes) { return kSmallIndex[(bytes + kMinBlo
 struct ThreadBlocks {
   FreeLists<kSmallClasses> lists;  // by class_index
   Count in_use, cached;
+  ThreadBlocks *before = nullptr, *after = nullptr;  // of another thread
 
   ThreadBlocks();
   ~ThreadBlocks();
@@ -261,45 +262,47 @@ struct ThreadBlocks {
 // All threads' blocks, for the sums over them.
 struct Threads {
   internal::Mutex mutex;
-  std::vector<ThreadBlocks*> all;
+  ThreadBlocks* last = nullptr;
   std::atomic<int64_t> in_use{0};  // of threads that have ended
 };
-Threads& threads() {
-  static auto* instance = new Threads;
-  return *instance;
-}
+constinit Threads threads_with_blocks;
 
 // Null before the first use, and when the thread ends: blocks that destructors of other thread-locals free go
 // to the shared ones.
-constinit thread_local ThreadBlocks* tls_blocks = nullptr;
-constinit thread_local bool tls_blocks_ended = false;
+struct BlocksOfThread {
+  ThreadBlocks* blocks = nullptr;
+  bool ended = false;
+};
+constinit thread_local BlocksOfThread blocks_here;
 
 ThreadBlocks::ThreadBlocks() {
-  std::lock_guard lock(threads().mutex);
-  threads().all.push_back(this);
-  tls_blocks = this;
+  std::lock_guard lock(threads_with_blocks.mutex);
+  before = std::exchange(threads_with_blocks.last, this);
+  if (before) before->after = this;
+  blocks_here.blocks = this;
 }
 
 ThreadBlocks::~ThreadBlocks() {
   flush();
-  std::lock_guard lock(threads().mutex);
-  std::erase(threads().all, this);
-  threads().in_use += in_use.get();
-  tls_blocks = nullptr;
-  tls_blocks_ended = true;
+  std::lock_guard lock(threads_with_blocks.mutex);
+  (after ? after->before : threads_with_blocks.last) = before;
+  if (before) before->after = after;
+  threads_with_blocks.in_use += in_use.get();
+  blocks_here.blocks = nullptr;
+  blocks_here.ended = true;
 }
 
 ThreadBlocks* thread_blocks() {
-  if (tls_blocks || tls_blocks_ended) return tls_blocks;
+  if (blocks_here.blocks || blocks_here.ended) return blocks_here.blocks;
   thread_local ThreadBlocks blocks;
-  return tls_blocks;
+  return blocks_here.blocks;
 }
 
 void count_in_use(ThreadBlocks* mine, int64_t bytes) {
   if (mine)
     mine->in_use.add(bytes);
   else
-    threads().in_use += bytes;
+    threads_with_blocks.in_use += bytes;
 }
 
 }  // namespace
@@ -345,9 +348,10 @@ AllocatorStats cpu_allocator_stats() {
   if (lends) collect_lent();  // what has come back is not in use
   AllocatorStats stats = shared().stats();
   if (lends) stats.lent = lent_bytes();
-  std::lock_guard lock(threads().mutex);
-  int64_t in_use = threads().in_use, cached = 0;
-  for (const ThreadBlocks* t : threads().all) in_use += t->in_use.get(), cached += t->cached.get();
+  std::lock_guard lock(threads_with_blocks.mutex);
+  int64_t in_use = threads_with_blocks.in_use, cached = 0;
+  for (const ThreadBlocks* t = threads_with_blocks.last; t; t = t->before)
+    in_use += t->in_use.get(), cached += t->cached.get();
   stats.in_use = static_cast<size_t>(in_use);
   stats.cached += static_cast<size_t>(cached);
   return stats;

@@ -21,23 +21,26 @@ constexpr size_t size_class(size_t bytes) { return (bytes + kStep - 1) / kStep; 
 
 // What the thread keeps. Null before the first use and when the thread ends: objects that are freed by
 // destructors of other thread-locals go to the system.
-constinit thread_local Lists* tls_lists = nullptr;
-constinit thread_local bool tls_lists_ended = false;
+struct ThreadLists {
+  Lists* lists = nullptr;
+  bool ended = false;
+};
+constinit thread_local ThreadLists thread_lists;
 
 struct Owner {
   Lists lists;
-  Owner() { tls_lists = &lists; }
+  Owner() { thread_lists.lists = &lists; }
   ~Owner() {
-    tls_lists = nullptr;
-    tls_lists_ended = true;
+    thread_lists.lists = nullptr;
+    thread_lists.ended = true;
     lists.drain([](size_t, void* block) { ::operator delete(block); });
   }
 };
 
 Lists* lists() {
-  if (tls_lists || tls_lists_ended) return tls_lists;
+  if (thread_lists.lists || thread_lists.ended) return thread_lists.lists;
   thread_local Owner owner;
-  return tls_lists;
+  return thread_lists.lists;
 }
 
 }  // namespace

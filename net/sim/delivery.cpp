@@ -13,11 +13,14 @@ namespace {
 // The ends that this thread has to drain. A delivery inside a delivery waits for its turn here, so that
 // handlers that answer each other do not grow the stack, and none is entered while it runs.
 void trampoline(std::shared_ptr<SimConnection> end) {
-  thread_local std::deque<std::shared_ptr<SimConnection>> ready;
-  thread_local bool running = false;
+  struct OfThread {
+    std::deque<std::shared_ptr<SimConnection>> ready;
+    bool running = false;
+  };
+  thread_local OfThread here;
+  auto& ready = here.ready;
   ready.push_back(std::move(end));
-  if (running) return;
-  running = true;
+  if (std::exchange(here.running, true)) return;
   CallFrameScope no_frame{CallFrame{}};  // the receiver's code does not run on behalf of the sender
   GradMode recording(true);
   while (!ready.empty()) {
@@ -25,7 +28,7 @@ void trampoline(std::shared_ptr<SimConnection> end) {
     ready.pop_front();
     if (next->drain(64)) ready.push_back(std::move(next));
   }
-  running = false;
+  here.running = false;
 }
 
 }  // namespace

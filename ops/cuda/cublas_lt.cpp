@@ -56,8 +56,8 @@ const CublasLt& CublasLt::get() {
 
 cublasLtHandle_t cublas_handle(Device device) {
   constexpr size_t kMostDevices = 64;
-  static auto& mutex = *new troupe::internal::Mutex;
-  static auto& handles = *new std::array<cublasLtHandle_t, kMostDevices>{};
+  static constinit troupe::internal::Mutex mutex;
+  static constinit std::array<cublasLtHandle_t, kMostDevices> handles{};  // live as long as the process
   const CublasLt& lt = CublasLt::get();
   cuda::use(device);
   std::lock_guard lock(mutex);

@@ -1,7 +1,6 @@
 #include "ops/dispatch/kernel_table.h"
 
 #include <algorithm>
-#include <deque>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -43,11 +42,11 @@ void register_kernel(const Op& op, Device::Kind kind, Kernel* kernel, Kernel* ac
   if (is_taken(op)) refuse("there is an operator named " + name + " already: choose another name");
   if (name.ends_with("_")) refuse("names that end with _, as " + name + ", are kept for updates");
   static troupe::internal::Mutex mutex;
-  static auto* const entries = new std::deque<KernelEntry>();  // never freed: operators may run at the end
   std::lock_guard lock(mutex);
   if (op.kernels.on[i].load() || std::count(all_ops().begin(), all_ops().end(), &op))
     refuse(name + " has a kernel for this kind of device already");
-  op.kernels.on[i].store(&entries->emplace_back(op.name, kernel, accumulating));
+  // The operator's for good: it may run at the very end.
+  op.kernels.on[i].store(new KernelEntry{op.name, kernel, accumulating});
 }
 
 const KernelEntry* look_for_kernels(const Op& op, Device::Kind kind) {

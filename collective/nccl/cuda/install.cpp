@@ -60,8 +60,8 @@ class NcclAsLibrary final : public DeviceLibrary {
 };
 
 void install_nccl() {
-  static const auto* library = new NcclAsLibrary;
-  set_device_library(*library);
+  static constinit const NcclAsLibrary library;
+  set_device_library(library);
 }
 
 }  // namespace

@@ -22,14 +22,16 @@ class ImportedArena::Mapping final : public Lender, public std::enable_shared_fr
  public:
   Mapping(std::byte* base, size_t bytes, std::shared_ptr<ExportTable> table, Descriptor lease)
       : base_(base), bytes_(bytes), table_(std::move(table)), lease_(std::move(lease)) {
-    std::lock_guard lock(all().mutex);
-    all().mappings.push_back(this);
+    std::lock_guard lock(all_.mutex);
+    before_ = std::exchange(all_.last, this);
+    if (before_) before_->after_ = this;
   }
   // Nothing is held: each storage has a reference to this.
   ~Mapping() override {
     {
-      std::lock_guard lock(all().mutex);
-      std::erase(all().mappings, this);
+      std::lock_guard lock(all_.mutex);
+      (after_ ? after_->before_ : all_.last) = before_;
+      if (before_) before_->after_ = after_;
     }
     if (table_) ::munmap(base_, bytes_);
   }
@@ -73,18 +75,18 @@ class ImportedArena::Mapping final : public Lender, public std::enable_shared_fr
   static bool handle_forks() {
     static const int registered = ::pthread_atfork(
         []() TROUPE_AROUND_FORK {
-          all().mutex.lock();
-          for (Mapping* m : all().mappings) m->before_fork();
+          all_.mutex.lock();
+          for (Mapping* m = all_.last; m; m = m->before_) m->before_fork();
         },
         []() TROUPE_AROUND_FORK {
           size_t refused = 0;
-          for (Mapping* m : all().mappings) refused += m->after_fork_in_parent();
-          all().mutex.unlock();
+          for (Mapping* m = all_.last; m; m = m->before_) refused += m->after_fork_in_parent();
+          all_.mutex.unlock();
           warn_of_child_without(refused);
         },
         []() TROUPE_AROUND_FORK {
-          for (Mapping* m : all().mappings) m->after_fork_in_child();
-          all().mutex.unlock();
+          for (Mapping* m = all_.last; m; m = m->before_) m->after_fork_in_child();
+          all_.mutex.unlock();
         });
     return registered == 0;
   }
@@ -92,13 +94,9 @@ class ImportedArena::Mapping final : public Lender, public std::enable_shared_fr
  private:
   struct All {
     internal::Mutex mutex;
-    std::vector<Mapping*> mappings;
+    Mapping* last = nullptr;
   };
-  // Never destroyed: tensors may outlive main.
-  static All& all() {
-    static auto* instance = new All;
-    return *instance;
-  }
+  static All all_;  // has nothing to destroy: tensors may outlive main
   struct Held {
     size_t offset = 0, size = 0;  // 0: the slot is free
     size_t begin() const { return offset / kPageBytes * kPageBytes; }
@@ -185,8 +183,11 @@ class ImportedArena::Mapping final : public Lender, public std::enable_shared_fr
   std::vector<Held> held_;  // by slot
   std::vector<Run> runs_;   // once detached
   bool ended_ = false;
-  ForkCopies copies_;  // while a fork() is in progress
+  ForkCopies copies_;                             // while a fork() is in progress
+  Mapping *before_ = nullptr, *after_ = nullptr;  // others of this process
 };
+
+constinit ImportedArena::Mapping::All ImportedArena::Mapping::all_;
 
 std::unique_ptr<ImportedArena> ImportedArena::open(const Descriptor& arena, const Descriptor& table,
                                                    Descriptor lease, size_t most, std::string& why) {

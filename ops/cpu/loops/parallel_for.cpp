@@ -27,7 +27,11 @@ extern "C" void omp_set_num_threads(int);
 namespace troupe::ops::on_cpu {
 namespace {
 
-thread_local bool busy_here = false;  // inside a piece
+struct LoopThread {
+  bool busy = false;          // inside a piece
+  bool holds_onednn = false;  // keep_onednn_on_this_thread() was called
+};
+constinit thread_local LoopThread loop_thread;
 
 struct Job {
   void (*f)(const void*, int64_t);
@@ -39,7 +43,7 @@ struct Job {
   std::exception_ptr error;
 
   void work() {
-    busy_here = true;
+    loop_thread.busy = true;
     for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < pieces;) try {
         f(context, back ? pieces - 1 - i : i);
       } catch (...) {
@@ -47,7 +51,7 @@ struct Job {
         if (!error) error = std::current_exception();
         next.store(pieces, std::memory_order_relaxed);
       }
-    busy_here = false;
+    loop_thread.busy = false;
   }
 };
 
@@ -140,7 +144,7 @@ Pool& pool() {
 }  // namespace
 
 // A child that fork() made has none of the threads, and perhaps a lock that one of them had.
-bool may_fork() { return !busy_here && num_threads() > 1 && !in_refused_child(); }
+bool may_fork() { return !loop_thread.busy && num_threads() > 1 && !in_refused_child(); }
 
 void run_pieces(int64_t pieces, void (*f)(const void*, int64_t), const void* context) {
   Job job{f, context, pieces};
@@ -151,11 +155,9 @@ void run_pieces(int64_t pieces, void (*f)(const void*, int64_t), const void* con
 
 // OpenMP keeps the number per calling thread.
 void keep_onednn_on_this_thread() {
-  thread_local bool done = false;
-  if (done) return;
+  if (std::exchange(loop_thread.holds_onednn, true)) return;
   (void)level();
   omp_set_num_threads(1);
-  done = true;
 }
 
 }  // namespace troupe::ops::on_cpu
