@@ -84,7 +84,7 @@ class Visitor final : public Members {
   std::set<std::string> names_;
 };
 
-// Of the names of all in a child.
+// Begins the names of all in a child.
 std::string prefix_of(const std::string& prefix, const std::string& child) {
   return child.empty() ? prefix : prefix + child + ".";
 }
