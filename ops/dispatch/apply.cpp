@@ -13,6 +13,7 @@
 #include "core/graph/saved_tensor.h"
 #include "core/tensor/creation.h"
 #include "ops/dispatch/anomaly.h"
+#include "ops/dispatch/call_trace.h"
 #include "ops/dispatch/kernel_table.h"
 #include "ops/dispatch/op.h"
 #include "ops/dispatch/promote.h"
@@ -411,6 +412,8 @@ Tensors apply(const Op& op, std::span<const Tensor> inputs, Attrs attrs) {
   const Call call{op, inputs, attrs.empty() ? op.attrs : attrs};
   const ::troupe::internal::OperatorSpan span(op.name);
   Tensors out = run(call);
+  if (auto* trace = ::troupe::internal::CallTrace::current(); trace && !op.compose) [[unlikely]]
+    trace->applied(call, out);
   if (op.compose && !op.gradient) return out;
   if (op.view)
     for (const Tensor& t : out)
@@ -452,6 +455,8 @@ Tensors apply_accumulating(const Op& op, std::span<const Tensor> inputs, const T
 void apply_into(const Op& op, std::span<const Tensor> in, Tensors& out, const Attrs& attrs) {
   for (const Tensor& t : out)
     if (t.defined()) t.storage()->written_here();
+  if (auto* trace = ::troupe::internal::CallTrace::current()) [[unlikely]]
+    trace->wrote(op);
   const ::troupe::internal::OperatorSpan span(op.name);
   kernel_of(op, out[0].device())({op, in, attrs}, out);
 }
