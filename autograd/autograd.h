@@ -8,4 +8,5 @@
 #include "autograd/hooks.h"
 #include "autograd/opcheck.h"
 #include "autograd/ready_hooks.h"
+#include "core/graph/autocast.h"
 #include "core/graph/enable_grad_guard.h"

@@ -11,8 +11,8 @@
 #include "core/base/generator.h"
 #include "core/base/mutex.h"
 #include "core/base/seed_stream.h"
+#include "core/graph/autocast.h"
 #include "core/graph/copy_on_write.h"
-#include "core/graph/node.h"
 #include "core/graph/saved_tensor.h"
 
 namespace troupe::autograd {
@@ -189,7 +189,7 @@ class Recomputation final : public TensorStore {
       if (saved.get().storage().get() != leaf.storage().get()) as_they_were.emplace_back(leaf, saved.get());
     const auto collector = make_ref<Collector>(*this);
     {
-      GradMode recorded(true);
+      const ThreadModeScope as_then({true, autocast_});
       ReplayGenerators replay(random_);
       StoreScope scope(collector.get());
       const std::shared_ptr<void> as_before = run_again();
@@ -211,6 +211,7 @@ class Recomputation final : public TensorStore {
   }
 
   Function fn_;
+  const Autocast autocast_ = autocast_mode();
   Ref<TensorStore> outer_{TensorStore::current()};  // of the checkpoint around this one
   struct Input {
     SavedTensor tensor;

@@ -10,7 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/mutex.h"
 #include "core/base/type_name.h"
-#include "core/graph/node.h"
+#include "core/graph/autocast.h"
 #include "core/graph/partial_node.h"
 #include "core/graph/saved_tensor.h"
 #include "core/tensor/creation.h"
@@ -254,7 +254,7 @@ class FunctionStep final : public PartialNode, public SavesTensors, public inter
     const std::vector<uint8_t> wanted = needs(request.wanted);
     Tensors out;
     {
-      GradMode mode(grad_enabled() && !type_.once_differentiable);
+      const ThreadModeScope mode({grad_enabled() && !type_.once_differentiable, autocast_});
       const InBackward now(*ctx_, saved_.restore(*this, grad_enabled()), wanted);
       out = differentiate(std::move(grads), wanted,
                           [&](Tensors in) { return type_.backward(*ctx_, std::move(in)); });
@@ -271,7 +271,7 @@ class FunctionStep final : public PartialNode, public SavesTensors, public inter
     const bool refuses_second = type_.once_differentiable && grad_enabled();
     Edges leads = refuses_second ? edges_of(grads) : Edges();
     if (ctx_->materialize_) kinds_.materialize(grads);
-    const GradMode mode(grad_enabled() && !type_.once_differentiable);
+    const ThreadModeScope mode({grad_enabled() && !type_.once_differentiable, autocast_});
     const auto running = std::make_shared<Running>(*this);
     const Tensors came = anomaly_mode() == Anomaly::off ? Tensors() : grads;
     return type_.begin(*ctx_, std::move(grads), [running, came, refuses_second, leads](Tensors out) {
@@ -365,6 +365,7 @@ class FunctionStep final : public PartialNode, public SavesTensors, public inter
   }
 
   const FunctionType& type_;
+  const Autocast autocast_ = autocast_mode();  // of the forward function: backward has it, too
   const std::unique_ptr<FunctionCtx> ctx_;
   FunctionKinds kinds_;
   FunctionSaved saved_;

@@ -10,6 +10,7 @@
 #include "nn/init.h"
 #include "ops/activation.h"
 #include "ops/cpu/gemm/packed_weights.h"
+#include "ops/dispatch/cast_call.h"
 #include "ops/dropout.h"
 #include "ops/index.h"
 #include "ops/matmul.h"
@@ -136,7 +137,10 @@ LSTM::Result LSTM::run(const Tensor& x, const Tensor& h, const Tensor& c) {
 }
 
 Tensors LSTM::step(const Cell& cell, const Tensor& x, const Tensors& state) const {
-  const auto [h, c] = ops::lstm_cell(x, state[0], state[1], cell.w_ih, cell.w_hh, cell.b_ih, cell.b_hh);
+  Tensors in{x, state[0], state[1], cell.w_ih, cell.w_hh, cell.b_ih, cell.b_hh};
+  if (autocast_mode() != Autocast::off)
+    ops::cast_listed("lstm", in);  // PyTorch's cells alone keep their states
+  const auto [h, c] = ops::lstm_cell(in[0], in[1], in[2], in[3], in[4], in[5], in[6]);
   return {h, c};
 }
 

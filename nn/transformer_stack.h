@@ -29,9 +29,9 @@ struct DecoderMasks {
   AttentionMasks target = {}, memory = {};
 };
 
-/// norm1(x + self_attn(x)), norm2(y + multihead_attn(y, memory)), norm3(z + linear2(activation(linear1(z)))),
-/// or with norm_first each half normalized before: x [batch, time, width], memory [batch, any, width].
-/// Parameters, initial values and defaults are PyTorch's; causal is of x alone.
+/// Gives norm1(x + self_attn(x)), norm2(y + multihead_attn(y, memory)), norm3(z +
+/// linear2(activation(linear1(z)))), or with norm_first each half normalized before: x [batch, time, width],
+/// memory [batch, any, width]. Parameters, initial values and defaults are PyTorch's; causal is of x alone.
 class TransformerDecoderLayer : public Module {
  public:
   using Options = TransformerEncoderLayerOptions;

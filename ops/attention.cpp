@@ -10,6 +10,7 @@
 #include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
 #include "ops/arrange.h"
+#include "ops/dispatch/cast_call.h"
 #include "ops/dispatch/promote.h"
 #include "ops/dropout.h"
 #include "ops/gradient_rules.h"
@@ -338,6 +339,12 @@ double attention_scale(const Attrs& attrs, int64_t width) {
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const Tensor& attn_mask, double dropout_p, bool is_causal,
                                     std::optional<double> scale, bool enable_gqa) {
+  if (const auto y = under_autocast(
+          "scaled_dot_product_attention", {&query, &key, &value, &attn_mask}, [&](const auto& in) {
+            return scaled_dot_product_attention(in[0], in[1], in[2], in[3], dropout_p, is_causal, scale,
+                                                enable_gqa);
+          }))
+    return *y;
   const bool masked = attn_mask.defined();
   if (masked && attn_mask.dtype() != boolean && !attn_mask.is_floating_point())
     throw_invalid(fmt::format("[{}] attn_mask must be bool or floating, got {}", kSdpa, attn_mask.summary()));
@@ -362,6 +369,10 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   });
 }
 Tensor attention_weights(const Tensor& q, const Tensor& k, bool is_causal) {
+  if (const auto y = under_autocast("attention_weights", {&q, &k}, [&](const auto& in) {
+        return attention_weights(in[0], in[1], is_causal);
+      }))
+    return *y;
   const Tensor inputs[] = {q, k, k};
   check_attention({kScaledDotProductAttention, inputs, kCausal}, q, k, k);
   return rounded_once(q.dtype(), [&](DType wide) {

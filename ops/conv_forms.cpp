@@ -7,6 +7,7 @@
 #include "ops/arithmetic.h"
 #include "ops/arrange.h"
 #include "ops/conv.h"
+#include "ops/dispatch/cast_call.h"
 #include "ops/dispatch/check.h"
 #include "ops/dispatch/promote.h"
 #include "ops/index.h"
@@ -92,6 +93,10 @@ Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t
 
 Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Pair stride, Pair padding,
                         Pair output_padding, int64_t groups, Pair dilation) {
+  if (const auto y = under_autocast("conv_transpose2d", {&x, &weight, &bias}, [&](const auto& in) {
+        return conv_transpose2d(in[0], in[1], in[2], stride, padding, output_padding, groups, dilation);
+      }))
+    return *y;
   constexpr const char* kName = "conv_transpose2d";
   require_rank(kName, "input", x, 4, "[N, C, H, W]");
   require_rank(kName, "weight", weight, 4, "[C, O / groups, kh, kw]");

@@ -1,4 +1,5 @@
 #include "ops/matmul.h"
+#include "ops/dispatch/cast_call.h"
 
 #include <fmt/format.h>
 
@@ -267,9 +268,13 @@ Tensor bmm(const Tensor& a, const Tensor& b) {
   return matmul(a, b);
 }
 Tensor mv(const Tensor& a, const Tensor& b) {
+  if (const auto y = under_autocast("mv", {&a, &b}, [&](const auto& in) { return mv(in[0], in[1]); }))
+    return *y;
   return require_dims("mv", a, 2), require_dims("mv", b, 1), matmul(a, b);
 }
 Tensor dot(const Tensor& a, const Tensor& b) {
+  if (const auto y = under_autocast("dot", {&a, &b}, [&](const auto& in) { return dot(in[0], in[1]); }))
+    return *y;
   return require_dims("dot", a, 1), require_dims("dot", b, 1), matmul(a, b);
 }
 Tensor outer(const Tensor& a, const Tensor& b) {
@@ -280,6 +285,9 @@ Tensor outer(const Tensor& a, const Tensor& b) {
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   if (weight.defined() && x.defined() &&
       (weight.dim() == 1 || (weight.dim() == 2 && !is_floating(x.dtype())))) {
+    if (const auto y = under_autocast("linear", {&x, &weight, &bias},
+                                      [&](const auto& in) { return linear(in[0], in[1], in[2]); }))
+      return *y;
     const Tensor y = matmul(x, weight.dim() == 1 ? weight : transpose(weight, 0, 1));
     return bias.defined() ? add(y, bias) : y;
   }
@@ -290,6 +298,7 @@ Tensor linear_relu(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 }
 
 Tensor linear_add(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual) {
+  if (autocast_mode() != Autocast::off) return add(linear(x, weight, bias), residual);
   return bias.defined() ? apply1(kLinearAdd, {x, weight, residual, bias})
                         : apply1(kLinearAdd, {x, weight, residual});
 }

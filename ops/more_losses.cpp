@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
+#include "ops/dispatch/cast_call.h"
 #include "ops/dispatch/check.h"
 #include "ops/dispatch/promote.h"
 #include "ops/index.h"
@@ -135,6 +136,10 @@ Tensor alignments(const Tensor& log_probs, const Sequences& s) {
 }  // namespace
 
 Tensor pairwise_distance(const Tensor& x1, const Tensor& x2, double p, double eps, bool keepdim) {
+  if (const auto y = under_autocast("pairwise_distance", {&x1, &x2}, [&](const auto& in) {
+        return pairwise_distance(in[0], in[1], p, eps, keepdim);
+      }))
+    return *y;
   require_defined_loss("pairwise_distance", {&x1, &x2});
   const DType t = result_type(x1, x2);
   if (!is_floating(t))
@@ -146,6 +151,11 @@ Tensor pairwise_distance(const Tensor& x1, const Tensor& x2, double p, double ep
 
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                            double margin, double p, double eps, bool swap, const std::string& reduction) {
+  if (const auto y =
+          under_autocast("triplet_margin_loss", {&anchor, &positive, &negative}, [&](const auto& in) {
+            return triplet_margin_loss(in[0], in[1], in[2], margin, p, eps, swap, reduction);
+          }))
+    return *y;
   constexpr const char* kName = "triplet_margin_loss";
   require_defined_loss(kName, {&anchor, &positive, &negative});
   require_known_reduction(kName, reduction);
@@ -166,6 +176,10 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
 Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
                 const Tensor& target_lengths, int64_t blank, const std::string& reduction,
                 bool zero_infinity) {
+  if (const auto y = under_autocast("ctc_loss", {&log_probs}, [&](const auto& in) {
+        return ctc_loss(in[0], targets, input_lengths, target_lengths, blank, reduction, zero_infinity);
+      }))
+    return *y;
   constexpr const char* kName = "ctc_loss";
   require_defined_loss(kName, {&log_probs, &targets, &input_lengths, &target_lengths});
   require_known_reduction(kName, reduction);

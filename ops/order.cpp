@@ -10,6 +10,7 @@
 #include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
 #include "ops/cumulative.h"
+#include "ops/dispatch/cast_call.h"
 #include "ops/dispatch/check.h"
 #include "ops/dispatch/promote.h"
 #include "ops/index.h"
@@ -127,6 +128,10 @@ ValuesAndIndices kthvalue(const Tensor& x, int64_t k, int64_t dim, bool keepdim)
 
 Tensor quantile(const Tensor& x, const Tensor& q, std::optional<int64_t> dim, bool keepdim,
                 const std::string& interpolation) {
+  if (const auto y = under_autocast("quantile", {&x, &q}, [&](const auto& in) {
+        return quantile(in[0], in[1], dim, keepdim, interpolation);
+      }))
+    return *y;
   check_quantile(x, q, interpolation);
   const int d = dim && x.dim() ? x.shape().axis(*dim, "quantile") : 0;
   const Tensor lines = dim && x.dim() ? movedim(x, d, -1) : reshape(x, {x.numel()});
@@ -146,6 +151,9 @@ Tensor quantile(const Tensor& x, const Tensor& q, std::optional<int64_t> dim, bo
 Tensor quantile(const Tensor& x, double q, std::optional<int64_t> dim, bool keepdim,
                 const std::string& interpolation) {
   require_given("quantile", x);
+  if (const auto y = under_autocast(
+          "quantile", {&x}, [&](const auto& in) { return quantile(in[0], q, dim, keepdim, interpolation); }))
+    return *y;
   return quantile(x, wrapped(Scalar(q), is_floating(x.dtype()) ? x.dtype() : float64, x.device()), dim,
                   keepdim, interpolation);
 }

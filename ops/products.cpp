@@ -7,6 +7,7 @@
 #include "core/graph/node.h"
 #include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
+#include "ops/dispatch/cast_call.h"
 #include "ops/dispatch/check.h"
 #include "ops/dispatch/promote.h"
 #include "ops/matmul.h"
@@ -69,23 +70,43 @@ Tensor as_matrix(const Tensor& x, const std::vector<int>& dims, bool behind, Sha
 }  // namespace
 
 Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  if (const auto y = under_autocast("addmm", {&x, &a, &b},
+                                    [&](const auto& in) { return addmm(in[0], in[1], in[2], beta, alpha); }))
+    return *y;
   return added_product("addmm", mm, x, a, b, beta, alpha);
 }
 Tensor addmv(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  if (const auto y = under_autocast("addmv", {&x, &a, &b},
+                                    [&](const auto& in) { return addmv(in[0], in[1], in[2], beta, alpha); }))
+    return *y;
   return added_product("addmv", mv, x, a, b, beta, alpha);
 }
 Tensor baddbmm(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  if (const auto y = under_autocast(
+          "baddbmm", {&x, &a, &b}, [&](const auto& in) { return baddbmm(in[0], in[1], in[2], beta, alpha); }))
+    return *y;
   return added_product("baddbmm", bmm, x, a, b, beta, alpha);
 }
 Tensor addbmm(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  if (const auto y = under_autocast("addbmm", {&x, &a, &b},
+                                    [&](const auto& in) { return addbmm(in[0], in[1], in[2], beta, alpha); }))
+    return *y;
   return added_product(
       "addbmm", [](const Tensor& a, const Tensor& b) { return sum(bmm(a, b), 0); }, x, a, b, beta, alpha);
 }
 Tensor addr(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
-  return added_product("addr", outer, x, a, b, beta, alpha);
+  if (const auto y = under_autocast("addr", {&x, &a, &b},
+                                    [&](const auto& in) { return addr(in[0], in[1], in[2], beta, alpha); }))
+    return *y;
+  if (!x.defined() || !a.defined() || !b.defined()) return added_product("addr", outer, x, a, b, beta, alpha);
+  const DType t = promote_types(x.dtype(), promote_types(a.dtype(), b.dtype()));
+  return added_product("addr", outer, to(x, t), to(a, t), to(b, t), beta, alpha);
 }
 
 Tensor tensordot(const Tensor& a, const Tensor& b, const IntList& dims_a, const IntList& dims_b) {
+  if (const auto y = under_autocast("tensordot", {&a, &b},
+                                    [&](const auto& in) { return tensordot(in[0], in[1], dims_a, dims_b); }))
+    return *y;
   for (const Tensor* t : {&a, &b})
     if (!t->defined()) throw_invalid("[tensordot] got an undefined tensor");
   if (a.dtype() != b.dtype())

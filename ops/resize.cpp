@@ -9,6 +9,7 @@
 #include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
 #include "ops/batch_norm.h"
+#include "ops/dispatch/cast_call.h"
 #include "ops/dispatch/check.h"
 #include "ops/dispatch/promote.h"
 #include "ops/index.h"
@@ -202,6 +203,10 @@ Tensor interpolate(const Tensor& x, const std::optional<IntList>& size,
                    const std::vector<double>& scale_factor, const std::string& mode,
                    std::optional<bool> align_corners) {
   require_channels("interpolate", x, 3, 5);
+  if (const auto y = under_autocast("interpolate", {&x}, [&](const auto& in) {
+        return interpolate(in[0], size, scale_factor, mode, align_corners);
+      }))
+    return *y;
   check_mode(x, mode, align_corners);
   const std::vector<Scale> scales = scales_of(x, size, scale_factor, align_corners.value_or(false));
   return rounded_once(x.dtype(), [&](DType wide) {
@@ -256,7 +261,7 @@ Tensor instance_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, 
   if (each < 2)
     refuse_resize("instance_norm",
                   "a channel needs more than one element to have a variance, got " + x.summary());
-  return group_norm(x, x.size(1), weight, bias, eps);
+  return to(group_norm(x, x.size(1), weight, bias, eps), x.dtype());
 }
 
 }  // namespace troupe::ops

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/graph/autocast.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/gradient_rules.h"
@@ -26,7 +27,7 @@ void expect(const Call& c, const char* name, const Tensor& t, const Shape& shape
 Gates gates_of(const Call& c, int64_t gates, size_t weights) {
   const Tensor &x = c.in[0], &h = c.in[1];
   require_floating(c, x);
-  require_same_dtype(c);
+  if (autocast_mode() == Autocast::off) require_same_dtype(c);
   if (x.dim() != 2 || h.dim() != 2)
     reject(c, fmt::format("needs input [N, in] and h [N, hidden], got {} and {}", x.shape().str(),
                           h.shape().str()));

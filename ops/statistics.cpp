@@ -4,6 +4,7 @@
 
 #include "core/base/error.h"
 #include "ops/arithmetic.h"
+#include "ops/dispatch/cast_call.h"
 #include "ops/dispatch/promote.h"
 #include "ops/reduce.h"
 #include "ops/unary.h"
@@ -35,6 +36,9 @@ std::pair<Tensor, Tensor> std_mean(const Tensor& x, const IntList& dim, bool unb
 
 Tensor normalize(const Tensor& x, double p, const IntList& dim, double eps) {
   require_floating_input("normalize", x);
+  if (const auto y =
+          under_autocast("normalize", {&x}, [&](const auto& in) { return normalize(in[0], p, dim, eps); }))
+    return *y;
   return rounded_once(x.dtype(), [&](DType wide) {
     const Tensor y = to(x, wide);
     return div(y, clamp(norm(y, p, dim, true), eps));
@@ -42,6 +46,10 @@ Tensor normalize(const Tensor& x, double p, const IntList& dim, double eps) {
 }
 
 Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int64_t dim, double eps) {
+  if (const auto y = under_autocast("cosine_similarity", {&x1, &x2}, [&](const auto& in) {
+        return cosine_similarity(in[0], in[1], dim, eps);
+      }))
+    return *y;
   for (const Tensor* x : {&x1, &x2})
     if (!x->defined()) throw_invalid("[cosine_similarity] got an undefined tensor");
   const DType t = result_type(x1, x2);

@@ -6,6 +6,7 @@
 #include "core/tensor/creation.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
+#include "ops/dispatch/cast_call.h"
 #include "ops/dispatch/check.h"
 #include "ops/dispatch/promote.h"
 #include "ops/gradient_rules.h"
@@ -88,6 +89,10 @@ void check_reduction(const char* op, const std::string& reduction) {
 Tensor nll_loss(const Tensor& log_p, const Tensor& target, const Tensor& weight, const std::string& reduction,
                 int64_t ignore_index) {
   if (!weight.defined()) return nll_loss(log_p, target, reduction, ignore_index);
+  if (const auto y = under_autocast("nll_loss", {&log_p, &weight}, [&](const auto& in) {
+        return nll_loss(in[0], target, in[1], reduction, ignore_index);
+      }))
+    return *y;
   check_reduction("nll_loss", reduction);
   check_class_weights("nll_loss", log_p, weight);
   return rounded_once(log_p.dtype(), [&](DType t) {
@@ -98,6 +103,10 @@ Tensor nll_loss(const Tensor& log_p, const Tensor& target, const Tensor& weight,
 Tensor cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight,
                      const std::string& reduction, int64_t ignore_index, double label_smoothing) {
   if (!weight.defined()) return cross_entropy(x, target, reduction, ignore_index, label_smoothing);
+  if (const auto y = under_autocast("cross_entropy", {&x, &target, &weight}, [&](const auto& in) {
+        return cross_entropy(in[0], in[1], in[2], reduction, ignore_index, label_smoothing);
+      }))
+    return *y;
   check_reduction("cross_entropy", reduction);
   check_class_weights("cross_entropy", x, weight);
   (void)cross_entropy(x.detach(), target, reduction, ignore_index, label_smoothing);  // refuses the rest
@@ -123,6 +132,11 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, c
   constexpr const char* kName = "binary_cross_entropy_with_logits";
   if (!weight.defined() && !pos_weight.defined())
     return binary_cross_entropy_with_logits(x, target, reduction);
+  if (const auto y = under_autocast(
+          "binary_cross_entropy_with_logits", {&x, &target, &weight, &pos_weight}, [&](const auto& in) {
+            return binary_cross_entropy_with_logits(in[0], in[1], in[2], in[3], reduction);
+          }))
+    return *y;
   check_reduction(kName, reduction);
   (void)binary_cross_entropy_with_logits(x.defined() ? x.detach() : x, target, "none");  // refuses
   for (const auto& [what, w] : {std::pair("weight", &weight), std::pair("pos_weight", &pos_weight)}) {
@@ -193,6 +207,10 @@ Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor&
                             const std::string& reduction) {
   constexpr const char* kName = "binary_cross_entropy";
   check_reduction(kName, reduction);
+  if (const auto y = under_autocast("binary_cross_entropy", {&x, &target, &weight}, [&](const auto& in) {
+        return binary_cross_entropy(in[0], in[1], in[2], reduction);
+      }))
+    return *y;
   if (!x.defined() || !target.defined()) return apply1(kBinaryCrossEntropy, {x, target});  // says which one
   if (weight.defined()) {
     if (weight.dtype() != x.dtype() || broadcast(weight.shape(), x.shape(), kName) != x.shape())

@@ -6,8 +6,8 @@
 #include "actors/call_scope.h"
 #include "actors/worker/worker.h"
 #include "core/base/fork.h"
+#include "core/graph/autocast.h"
 #include "core/graph/copy_on_write.h"
-#include "core/graph/node.h"
 #include "rref/ref_table.h"
 #include "rref/rref.h"
 
@@ -47,7 +47,7 @@ class DeferredCall : public std::enable_shared_from_this<DeferredCall> {
   }
   void send(Arguments& arguments) {
     for (const auto& l : arguments.later) arguments.values[l.place] = l.value.peek()->value();
-    GradMode mode(grad_);
+    const ThreadModeScope modes(modes_);
     promise_.settle<Future<Value>>(
         [&] { return invoke(actor_, method_, std::move(arguments.values), settings_); });
   }
@@ -55,7 +55,7 @@ class DeferredCall : public std::enable_shared_from_this<DeferredCall> {
   const HandlePtr actor_;
   const std::string method_;
   const CallSettings settings_;
-  const bool grad_ = grad_enabled();
+  const ThreadModes modes_;
   std::weak_ptr<Arguments> arguments_;  // kept by the promise, while its future is wanted
   Promise<Value> promise_;
 };

@@ -4,7 +4,7 @@
 
 #include "actors/cell/suspension.h"
 #include "core/base/fork.h"
-#include "core/graph/node.h"
+#include "core/graph/autocast.h"
 
 namespace troupe::internal::actors {
 
@@ -65,7 +65,7 @@ void ActorCell::construct(ActorType::Constructor::Make make, ValueList args) {
       [this, &history, make, args = std::move(args)]() mutable {
         const TimePoint start = host_.clock.now();
         try {
-          const GradMode on(true);  // wherever it runs
+          const ThreadModeScope plain({true, Autocast::off});  // wherever it runs
           const ConstructionScope scope(std::make_shared<MadeParts>(), this);
           object_ = make(std::move(args));
         } catch (...) {

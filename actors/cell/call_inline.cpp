@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "actors/cell/actor_cell.h"
-#include "core/graph/node.h"
+#include "core/graph/autocast.h"
 
 namespace troupe::internal::actors {
 
@@ -25,6 +25,7 @@ Future<Value> call_inline(const std::string& method, ValueList args) {
   call.method = net::method_id(method);
   call.context = frame().context;
   call.grad_enabled = grad_enabled();
+  call.halves = static_cast<uint8_t>(autocast_mode());
   if (frame().deadline != TimePoint::max())
     call.timeout_us = std::max<int64_t>(
         1,

@@ -8,8 +8,8 @@
 #include "core/base/fork.h"
 #include "core/base/log.h"
 #include "core/base/mutex.h"
+#include "core/graph/autocast.h"
 #include "core/graph/copy_on_write.h"
-#include "core/graph/node.h"
 #include "net/transport.h"
 
 namespace troupe {
@@ -196,7 +196,7 @@ void Invocation::run() {
                         .seed_stream = &cell_->stream(),
                         .nodes = cell_->nodes(),
                         .device_stream = cell_->device_stream()});
-  GradMode mode(call_.grad_enabled);
+  const ThreadModeScope modes({call_.grad_enabled, static_cast<Autocast>(call_.halves)});
   const TimePoint start = host_.clock.now();
   if (within_)
     cell_->note_inner(method_);

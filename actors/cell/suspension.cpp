@@ -2,12 +2,12 @@
 
 #include "actors/cell/actor_cell.h"
 #include "actors/cell/task.h"
-#include "core/graph/node.h"
+#include "core/graph/autocast.h"
 
 namespace troupe::internal::actors {
 
 Suspension::Suspension(std::coroutine_handle<> coroutine)
-    : coroutine_(coroutine), frame_(frame()), grad_(grad_enabled()), cell_(current_cell()) {
+    : coroutine_(coroutine), frame_(frame()), cell_(current_cell()) {
   if (!cell_) frame_.nodes = nullptr;  // it goes on on any thread
 }
 
@@ -49,7 +49,7 @@ void suspend_until(const FutureBase& future, std::coroutine_handle<> coroutine,
 void Suspension::go_on() {
   auto run = [self = shared_from_this()] {
     CallFrameScope scope(self->frame_);
-    GradMode mode(self->grad_);
+    const ThreadModeScope modes(self->modes_);
     Invocation* call = self->frame_.call.get();
     if (call && call->cancelled()) return call->stop();
     if (!call || !call->cell()) return self->coroutine_.resume();

@@ -7,12 +7,13 @@
 
 #include "core/base/call_frame.h"
 #include "core/base/error.h"
+#include "core/graph/autocast.h"
 
 namespace troupe::internal::actors {
 
 class ActorCell;
 
-/// Keeps frame and grad mode. Thread-safe; the first of resume() and cancel() wins.
+/// Keeps frame and modes. Thread-safe; the first of resume() and cancel() wins.
 class Suspension : public std::enable_shared_from_this<Suspension> {
  public:
   /// Of the coroutine that is about to be suspended on this thread.
@@ -31,7 +32,7 @@ class Suspension : public std::enable_shared_from_this<Suspension> {
   void go_on();
   std::coroutine_handle<> coroutine_;
   CallFrame frame_;
-  bool grad_;
+  ThreadModes modes_;
   std::shared_ptr<ActorCell> cell_;
   std::atomic<bool> ended_{false};
   std::optional<Error> cancelled_;

@@ -4,7 +4,7 @@
 #include "actors/worker/worker.h"
 #include "core/base/fork.h"
 #include "core/graph/copy_on_write.h"
-#include "core/graph/node.h"
+#include "core/graph/autocast.h"
 
 namespace troupe::internal::actors {
 
@@ -28,6 +28,7 @@ OutgoingCall::OutgoingCall(OutgoingCalls& calls, const ObjectId& target, std::st
   call_.method = method;
   call_.context = frame().context;
   call_.grad_enabled = grad_enabled();
+  call_.halves = static_cast<uint8_t>(autocast_mode());
   call_.store_as = options.store_as;
   call_.no_result = no_result_;
   call_.joint = options.joint;

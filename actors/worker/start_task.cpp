@@ -2,7 +2,7 @@
 
 #include "actors/cell/actor_cell.h"
 #include "actors/worker/worker.h"
-#include "core/graph/node.h"
+#include "core/graph/autocast.h"
 
 namespace troupe::internal::actors {
 
@@ -13,6 +13,7 @@ Ref<Invocation> call_of_task(std::function<void(const Error&)> failed) {
   net::Call call;  // without a number: nobody is sent a reply, and nothing is recorded
   call.context = frame().context;
   call.grad_enabled = grad_enabled();
+  call.halves = static_cast<uint8_t>(autocast_mode());
   return make_ref<Invocation>(host, host.id, std::move(call),
                               [failed = std::move(failed)](net::Reply& reply) {
                                 if (!reply.result.ok()) failed(reply.result.error());

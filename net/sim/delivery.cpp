@@ -4,7 +4,7 @@
 #include "core/base/call_frame.h"
 #include "core/base/log.h"
 #include "core/base/mutex.h"
-#include "core/graph/node.h"
+#include "core/graph/autocast.h"
 #include "net/sim/sim_connection.h"
 
 namespace troupe::internal::net::sim {
@@ -22,7 +22,7 @@ void trampoline(std::shared_ptr<SimConnection> end) {
   ready.push_back(std::move(end));
   if (std::exchange(here.running, true)) return;
   CallFrameScope no_frame{CallFrame{}};  // the receiver's code does not run on behalf of the sender
-  GradMode recording(true);
+  const ThreadModeScope recording({true, Autocast::off});
   while (!ready.empty()) {
     auto next = std::move(ready.front());
     ready.pop_front();

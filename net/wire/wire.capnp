@@ -29,6 +29,8 @@
 #               follows some time later.
 #   7  handed_over  nothing else. The call of this id ended well, and its result has gone to the worker that
 #               uses it, since the caller asked for that (actors/calls/hand_over.h).
+#   8, 10   as 1, and 9, 11 as 2, of a caller with mixed precision (core/graph/autocast.h): the method runs in
+#               bfloat16 (8, 9) or float16
 #
 # Flags of calls: 16, the caller does not record (its grad mode); 32, nobody wants the result: the reply says
 # only that the call has ended; 64, the caller runs out of room for what has not begun: a started is wanted if

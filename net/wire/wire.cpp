@@ -312,8 +312,10 @@ size_t packet_bytes(const Call& call) {
 Message encode(const Call& call, const DevicePlacing& placing) {
   const uint64_t flags = (call.grad_enabled ? 0 : kGradDisabled) | (call.no_result ? kNoResult : 0) |
                          (call.notify_start ? kNotifyStart : 0) | (call.joint ? kJoint : 0);
-  const uint64_t first = call.store_as ? first_word(PacketKind::kept, call.store_as, flags)
-                                       : first_word(PacketKind::call, call.id, flags);
+  auto kind = static_cast<uint8_t>(call.store_as ? PacketKind::kept : PacketKind::call);
+  if (call.halves) kind = static_cast<uint8_t>(kind + kInHalves + 2 * (call.halves - 1));
+  const uint64_t first =
+      first_word(static_cast<PacketKind>(kind), call.store_as ? call.store_as : call.id, flags);
   const auto fill = [&](schema::Call::Builder out, Writer& writer) {
     out.getTarget().setOwner(call.target.owner);
     out.getTarget().setCreator(call.target.creator);

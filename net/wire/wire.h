@@ -38,6 +38,7 @@ struct Call {
   int64_t timeout_us = 0;     ///< time left for the call when it was sent
   uint64_t context = 0;       ///< distributed autograd context; 0: none
   bool grad_enabled = true;   ///< the caller's grad mode
+  uint8_t halves = 0;         ///< the caller's mode of mixed precision (core/graph/autocast.h): 0, 1 or 2
   uint64_t store_as = 0;      ///< number of the object that the result becomes, with the callee; 0: none.
                               ///< At most 56 bits; `id` is 0 then
   bool no_result = false;     ///< nobody wants the result: the reply only says that the call has ended

@@ -351,9 +351,15 @@ Packet decode(Message message, Sender* sender) {
   if (header.empty() || header.size() - 1 > kMaxHeaderWords)
     throw_invalid(
         fmt::format("[wire] a header of {} words; expected 1 to {}", header.size(), kMaxHeaderWords + 1));
-  const auto kind = static_cast<PacketKind>(header[0] & kKindMask);
+  auto number = static_cast<uint8_t>(header[0] & kKindMask);
+  const bool in_halves = number > static_cast<uint8_t>(PacketKind::handed_over);
+  if (number > static_cast<uint8_t>(PacketKind::kept_float16))
+    throw_invalid(fmt::format("[wire] unknown kind of packet {}", number));
+  const auto halves = static_cast<uint8_t>(in_halves ? (number - 6) / 2 : 0);
+  if (in_halves) number = static_cast<uint8_t>(number - kInHalves - 2 * (halves - 1));
+  const auto kind = static_cast<PacketKind>(number);
   const uint64_t flags = header[0] & kFlagMask, id = header[0] >> kIdShift;
-  if (kind < PacketKind::call || kind > PacketKind::handed_over)
+  if (kind < PacketKind::call)
     throw_invalid(fmt::format("[wire] unknown kind of packet {}", static_cast<int>(kind)));
   const uint64_t known = kind <= PacketKind::kept    ? kGradDisabled | kNoResult | kNotifyStart | kJoint
                          : kind == PacketKind::reply ? kElsewhere
@@ -374,7 +380,9 @@ Packet decode(Message message, Sender* sender) {
     const kj::ArrayPtr<const capnp::word> segment(reinterpret_cast<const capnp::word*>(header.data() + 1),
                                                   header.size() - 1);
     capnp::SegmentArrayMessageReader reader(kj::arrayPtr(&segment, 1), options);
-    return Reader(message, sender).read(kind, flags, id, reader);
+    Packet packet = Reader(message, sender).read(kind, flags, id, reader);
+    if (halves) std::get<Call>(packet).halves = halves;
+    return packet;
   } catch (const kj::Exception& e) {
     throw_invalid(fmt::format("[wire] malformed packet: {}", e.getDescription().cStr()));
   }

@@ -15,8 +15,14 @@ enum class PacketKind : uint8_t {
   error = 4,
   cancel = 5,
   started = 6,
-  handed_over = 7
+  handed_over = 7,
+  // Calls and kept results of callers with mixed precision, by its mode.
+  call_bfloat16 = 8,
+  kept_bfloat16 = 9,
+  call_float16 = 10,
+  kept_float16 = 11
 };
+inline constexpr uint8_t kInHalves = 7;  // from `call` to `call_bfloat16`; 2 more: to `call_float16`
 inline constexpr uint64_t kKindMask = 15, kFlagMask = 15 << 4;
 inline constexpr uint64_t kGradDisabled = 16, kNoResult = 32, kNotifyStart = 64, kJoint = 128;  // of calls
 inline constexpr uint64_t kElsewhere = 16;                                                      // of replies

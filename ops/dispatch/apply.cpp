@@ -14,12 +14,16 @@
 #include "core/tensor/creation.h"
 #include "ops/dispatch/anomaly.h"
 #include "ops/dispatch/call_trace.h"
+#include "ops/dispatch/cast_call.h"
 #include "ops/dispatch/kernel_table.h"
 #include "ops/dispatch/op.h"
 #include "ops/dispatch/promote.h"
 #include "ops/dispatch/recorded.h"
 
 namespace troupe::ops {
+
+static Tensors apply_checked(const Op& op, std::span<const Tensor> inputs, Attrs attrs);
+
 namespace {
 
 // ---- Rules that compute see float32 for bfloat16 and float16, so that nothing is summed in fewer digits,
@@ -114,6 +118,7 @@ class OpNode final : public PartialNode, public SavesTensors {
   Tensors apply(Tensors&& grads) override { return apply_some(std::move(grads), {}); }
 
   Tensors apply_some(Tensors&& grads, const GradientRequest& request) override {
+    const AutocastMode off(Autocast::off);  // the types are those of the forward pass
     SavedList in_store, out_store;
     std::unique_lock lock(saved_lock_);
     check_held();  // again: a hook may have written, and another thread released
@@ -336,6 +341,7 @@ void run_kernel(const Call& call, Tensors& out) {
 
 // A composition has no shape rule that could say the dtype of its results: it is that of the inputs.
 Tensors compose(const Call& call) {
+  if (autocast_mode() != Autocast::off) return call.op.compose(call);  // the lists say what is cast
   const Tensor* half = nullptr;
   for (const Tensor& t : call.in)
     if (is_half(t.dtype()) && !half && !call.op.takes_half) half = &t;
@@ -403,12 +409,31 @@ void result_is_now_in(const Edge& edge, const Tensor& t) {
   if (auto* node = dynamic_cast<OpNode*>(edge.node.get())) node->result_is_now_in(edge.input, t);
 }
 
+namespace {
+
+// The mode is off meanwhile, unless the operator is made of others that the lists are about.
+Tensors apply_under_autocast(const Op& op, std::span<const Tensor> inputs, Attrs attrs) {
+  const CastCall cast = cast_for(op, inputs);
+  const AutocastMode mode(cast.goes_on ? autocast_mode() : Autocast::off);
+  Tensors out = apply_checked(op, cast.in, std::move(attrs));
+  if (cast.first) out[0] = to(out[0], *cast.first);
+  return out;
+}
+
+}  // namespace
+
 Tensors apply(const Op& op, std::span<const Tensor> inputs, Attrs attrs) {
   check_inputs(op, inputs);
+  if (autocast_mode() != Autocast::off) [[unlikely]]
+    return apply_under_autocast(op, inputs, std::move(attrs));
+  return apply_checked(op, inputs, std::move(attrs));
+}
+
+static Tensors apply_checked(const Op& op, std::span<const Tensor> inputs, Attrs attrs) {
   if (!attrs.empty()) attrs = std::move(attrs).complete(op.attrs, op.name);
   if (may_differ(op, inputs)) [[unlikely]]
     if (const Tensors alike = promoted(op, inputs, attrs.empty() ? op.attrs : attrs); !alike.empty())
-      return apply(op, alike, std::move(attrs));
+      return apply_checked(op, alike, std::move(attrs));
   const Call call{op, inputs, attrs.empty() ? op.attrs : attrs};
   const ::troupe::internal::OperatorSpan span(op.name);
   Tensors out = run(call);

@@ -1,5 +1,6 @@
 // Type promotion: the dtype in which operands of several dtypes meet, as in PyTorch.
 #pragma once
+#include "core/graph/autocast.h"
 #include "ops/dispatch/op.h"
 
 namespace troupe::ops {
@@ -41,7 +42,9 @@ Tensors promoted(const Op& op, std::span<const Tensor> in, const Attrs& attrs);
 /// dtype in which to compute.
 template <class F>
 Tensor rounded_once(DType t, F&& f) {
-  return is_half(t) ? to(f(float32), t) : f(t);
+  if (!is_half(t)) return f(t);
+  const AutocastMode off(Autocast::off);
+  return to(f(float32), t);
 }
 
 /// 0-d, converted without a check of its range: what PyTorch makes of a number beside a tensor of that dtype.

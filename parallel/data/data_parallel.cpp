@@ -10,6 +10,7 @@
 #include "actors/worker/worker.h"
 #include "core/async/future_combinators.h"
 #include "core/base/even_sizes.h"
+#include "core/graph/autocast.h"
 #include "ops/ops.h"
 #include "parallel/data/replica.h"
 #include "parallel/mesh/weighted_mean.h"
@@ -151,15 +152,17 @@ std::vector<int64_t> AnyDataParallel::rows_of(const std::vector<Split>& splits, 
 Future<Tensor> AnyDataParallel::forward(std::vector<int64_t> rows, Join join, const std::string& what,
                                         CallReplica call) {
   const bool record = grad_enabled() && frame().context;
-  const auto go = [shared = shared_, rows = std::move(rows), join, what, call = std::move(call), record] {
-    const GradMode mode(record);
+  const ThreadModes modes{record};
+  const auto go = [shared = shared_, rows = std::move(rows), join, what, call = std::move(call), record,
+                   modes] {
+    const ThreadModeScope scope(modes);
     if (shared->ways.shard == Shard::none && shared->buffers == 0)
       return begin(*shared, rows, join, what, call, record);
     const uint64_t number = ++shared->messages;
     return tell_all(shared->replicas,
                     [&](const AnyRef& r) { return kBuffers.send(r, shared->key, number, record); })
         .then([=] {
-          const GradMode mode(record);
+          const ThreadModeScope scope(modes);
           return begin(*shared, rows, join, what, call, record);
         });
   };

@@ -155,7 +155,7 @@ TEST_CASE("random words are refused", "[wire][fuzz]") {
   for (int round = 0; round < 20000; ++round) {
     std::vector<uint64_t> words(random.below(40));
     for (auto& w : words) w = random.below(3) ? random.next() : random.below(1 << 12);
-    (void)try_decode(of_words(std::move(words), random.below(8)));
+    (void)try_decode(of_words(std::move(words), random.below(13)));
   }
   REQUIRE(try_decode(of_words({})) == Verdict::refused);
 }

@@ -178,6 +178,17 @@ TEST_CASE("calls and replies keep all their fields", "[wire]") {
   REQUIRE((c.args.size() == 3 && c.store_as == 0));
   packet = decode(encode(Call{.target = {1, 2, 3}, .store_as = uint64_t{1} << 40}));
   REQUIRE(std::get<Call>(packet).store_as == uint64_t{1} << 40);
+  const size_t words = encode(call).header.size();
+  for (const uint8_t halves : {0, 1, 2}) {  // at no cost
+    call.halves = halves;
+    const Message message = encode(call);
+    REQUIRE(message.header.size() == words);
+    packet = decode(message);
+    REQUIRE((std::get<Call>(packet).halves == halves && std::get<Call>(packet).id == 5 &&
+             !std::get<Call>(packet).grad_enabled));
+    packet = decode(encode(Call{.target = {1, 2, 3}, .halves = halves, .store_as = 7}));
+    REQUIRE((std::get<Call>(packet).halves == halves && std::get<Call>(packet).store_as == 7));
+  }
 
   Reply reply{.id = 6, .result = Value(ValueList{zeros({2})}), .link = {8, {0}, false, {0, UINT64_MAX}}};
   packet = decode(encode(reply));

@@ -3,9 +3,8 @@
 #include <set>
 
 #include "autograd/engine.h"
-#include "core/codec/codec.h"
 #include "ops/ops.h"
-#include "script/operators.h"
+#include "tests/script/by_name.h"
 #include "tests/support/near.h"
 #include "tests/support/oracle.h"
 
@@ -14,40 +13,6 @@ using namespace troupe;
 namespace {
 
 using Json = nlohmann::json;
-
-// Missing ones are none.
-Value argument(const Json& j, const Tensors& tensors) {
-  if (j.is_null()) return {};
-  if (j.is_object()) return tensors.at(j.at("t").get<size_t>());
-  if (j.is_boolean()) return j.get<bool>();
-  if (j.is_number_integer()) return j.get<int64_t>();
-  if (j.is_number()) return j.get<double>();
-  if (j.is_string()) return j.get<std::string>();
-  ValueList list;
-  for (const Json& one : j) list.push_back(argument(one, tensors));
-  return list;
-}
-
-void flatten_into(Tensors& out, Value value) {
-  if (auto* list = value.get_if<ValueList>()) {
-    for (Value& v : *list) flatten_into(out, std::move(v));
-  } else if (auto* t = value.get_if<Tensor>()) {
-    out.push_back(*t);
-  } else {
-    out.push_back(tensor(Codec<Scalar>::from(value)));
-  }
-}
-
-Tensors called(const Json& c, const Tensors& tensors) {
-  ValueList positional;
-  ValueMap named;
-  for (const Json& a : c.at("args")) positional.push_back(argument(a, tensors));
-  for (const auto& [name, a] : c.at("named").items()) named[name] = argument(a, tensors);
-  Tensors out;
-  flatten_into(out,
-               script::run_operator(c.at("op").get<std::string>(), std::move(positional), std::move(named)));
-  return out;
-}
 
 struct Tolerance {
   double relative, absolute;
@@ -84,7 +49,7 @@ void check(const Json& c, DType dtype) {
   const Tensors grads = testing::to_tensors(c.at("grads"));
   for (size_t i = 0; i < in.size(); ++i)
     if (i < grads.size() && grads[i].defined()) in[i].requires_grad_();
-  const Tensors out = called(c, in), expected = testing::to_tensors(c.at("outputs"), dtype);
+  const Tensors out = testing::called_by_name(c, in), expected = testing::to_tensors(c.at("outputs"), dtype);
   REQUIRE(out.size() == expected.size());
   for (size_t i = 0; i < out.size(); ++i) {
     INFO("output " << i);

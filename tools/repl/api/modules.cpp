@@ -1,4 +1,5 @@
-// nn.*: modules by name in Lua.
+// nn.*: modules by name in Lua, and in which dtype they compute.
+#include "core/graph/autocast.h"
 #include "nn/make.h"
 #include "nn/summary.h"
 #include "tools/repl/lua/interpreter.h"
@@ -71,6 +72,13 @@ int module_spec(lua_State* L) {
   push(L, get<ModuleObject>(L, 1).spec);
   return 1;
 }
+int autocast(lua_State* L) {
+  luaL_checktype(L, 2, LUA_TFUNCTION);
+  const AutocastGuard amp(Codec<DType>::from(value_at(L, 1)));
+  lua_call(L, lua_gettop(L) - 2, LUA_MULTRET);
+  return lua_gettop(L) - 1;
+}
+
 int module_to_string(lua_State* L) {
   ModuleObject& m = get<ModuleObject>(L, 1);
   push(L, std::string_view(nn::summary(m.made())));
@@ -90,6 +98,7 @@ void open_modules(lua_State* L) {
                               {"eval", guarded<module_train<false>>},
                               {"spec", guarded<module_spec>}});
   open_table(L, "nn", guarded<nn_index>);
+  lua_register(L, "autocast", guarded<autocast>);
 }
 
 }  // namespace troupe::repl

@@ -18,6 +18,9 @@ constexpr HelpEntry kGlobals[] = {
      "Opens a distributed autograd context: calls are recorded until it is closed. Write local step <close> "
      "= context()."},
     {"no_grad", "no_grad(f, ...) -> ...", "Calls f without recording gradients here."},
+    {"autocast", "autocast(dtype, f, ...) -> ...",
+     "Calls f with matrix products and their like in \"bfloat16\" or \"float16\", here and in actors that it "
+     "calls."},
     {"tensor", "tensor(elements[, dtype]) -> tensor",
      "A tensor of nested tables: tensor{{1, 2}, {3, 4}}; int64, float32 or bool by its elements."},
     {"manual_seed", "manual_seed(n)", "Sets the seed of the program's random numbers."},
