@@ -13,7 +13,7 @@ LIMITS = {
     "classes of more than 200 lines": 3,
     "functions of more than 60 lines": 7,
     "pairs of files that include each other": 45,
-    "objects of a thread": 25,
+    "objects of a thread": 26,
     "singletons that are never freed": 12,
     "attachments by string": 0,
     "comments that begin in the middle of a sentence": 969,
