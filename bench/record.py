@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures entries of bench/results/ again, and writes them with today's machine, date and commit.
 
-    record.py BIN_DIR PEER NAME...     NAME: calls, calls-tcp, chain, collectives, contexts, ddp, references, restarts, scale, sharded, shell, tls, watched
+    record.py BIN_DIR PEER NAME...     NAME: calls, calls-tcp, chain, collectives, contexts, ddp, nanogpt, references, restarts, scale, sharded, shell, tls, watched
 
 Title, notes, and the command of a comparison are those of the file. bench/figures.py then writes the page.
 """
@@ -129,8 +129,18 @@ def watched(bin_dir, peer, entry):
                       [f"median ratio of {line['rounds']} turns", f"{line['ratio']:.3f}"]]}]
 
 
+def nanogpt(bin_dir, peer, entry):
+    text = pathlib.Path(os.environ.get("TROUPE_DATA", ".")) / "tinyshakespeare.txt"
+    [line] = lines([sys.executable, str(ROOT / "bench/nanogpt.py"), str(bin_dir), str(text), "--python", os.environ.get("TROUPE_TORCH", "python3"),
+                    "--losses"]) or sys.exit("record: nanogpt failed")
+    return [{"columns": ["nanoGPT, one thread", "Troupe", "PyTorch"],
+             "rows": [["an iteration, ms", short(line["troupe_us"] / 1e3), short(line["pytorch_us"] / 1e3)],
+                      [f"median ratio of {line['turns']} turns", f"{line['ratio']:.2f}", "1"],
+                      ["validation loss after 2,000 iterations", f"{line['troupe_loss']:.3f}", f"{line['pytorch_loss']:.3f}"]]}]
+
+
 MEASURED = {"calls": compared, "calls-tcp": compared, "chain": chain, "collectives": compared, "contexts": contexts, "ddp": compared, "references": references, "restarts": restarts, "scale": scale,
-            "sharded": compared, "shell": shell, "tls": tls, "watched": watched}
+            "sharded": compared, "shell": shell, "tls": tls, "watched": watched, "nanogpt": nanogpt}
 
 
 SAME_LOSSES = "Both sides begin with the same values, and their first five losses agree to 1e-4."
@@ -146,6 +156,10 @@ NEW = {"tls": {"title": "Calls over TCP by TLS",
                "command": "./dev bench compare ddp --rounds 5",
                "notes": ["A perceptron of 1024-2048-2048-1024, batch 512, Adam, in one process and by two replicas of one thread each, between processes of one host. The peer is "
                          f"DistributedDataParallel over Gloo. {SAME_LOSSES}"]},
+       "nanogpt": {"title": "A small language model on one thread",
+                   "command": "./dev bench nanogpt",
+                   "notes": ["nanoGPT's configuration for CPUs: characters of 1 MB of Shakespeare, 4 layers, 4 heads, width 128, 64 characters, 12 rows, without dropout; "
+                             "its published validation loss is about 1.88. `llm::Decoder`, AdamW and clipping, beside the same in PyTorch with scaled_dot_product_attention, in turns."]},
        "watched": {"title": "What it costs to be watched",
                    "command": "./dev bench watched",
                    "notes": ["The processor's time of the three processes of the example `data_parallel` per step, with three `troupe top --json --seconds 0.1` beside it and without, in turns of 4 s."]},
