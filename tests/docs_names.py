@@ -3,6 +3,8 @@
 
     docs_names.py [ROOT]        prints what is missing as file:line; exit code 1 if anything is
     docs_names.py --self-test   plants one fault of each kind and checks that it is found
+
+CONTRIBUTING.md answers in three lines each where the things of ANSWERS are added: by files, names that are in the code, and a test.
 """
 import pathlib, re, sys, tempfile
 
@@ -15,6 +17,7 @@ FOREIGN = set("""--build --preset --prefix --test-dir --fresh --output-on-failur
 --node-rank --master-addr --master-port --ntasks --ntasks-per-node --nodes --export --host --rm --shm-size --network --env --cpus
 --cpus-per-task --time --hostfile --parallel --restart --tool --nproc_per_node --node_rank --master_addr --master_port --no_python
 --oversubscribe --redirects --signal --tee""".split())
+ANSWERS = ("A collective", "A way of cutting layers", "A kind of message", "A flag of `troupe run`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 SPAN = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"(?<![\w./<~$*-])((?:[\w-]+/)+[\w.-]+\.(?:h|cpp|cu|py|md|lua|json|cmake|capnp|sh|svg|txt))(?![\w*])")
@@ -46,6 +49,23 @@ def literals(text):
     """All string literals of a source, those that stand side by side joined; what is filled in is a space."""
     joined = re.sub(r'"\s*\n?\s*"', "", text)
     return re.sub(r"\{[^{}]*\}|\\.", " ", " ".join(re.findall(r'"((?:[^"\\\n]|\\.)*)"', joined)))
+
+
+def unanswered(text, sources):
+    """What is wrong with the answers of CONTRIBUTING.md; that its files exist, faults() looks at."""
+    words = set(re.findall(r"\w+", " ".join(code for name, code in sources.items() if name.endswith((".h", ".cpp")))))
+    for thing in ANSWERS:
+        answer = next((part for part in text.split("\n\n") if part.startswith(thing + ":")), "")
+        if not 1 <= len(answer.strip().splitlines()) <= 3:
+            yield f'the answer "{thing}: ..." has to be there, in three lines at most'
+            continue
+        tests = [code for name, code in sources.items() if name.startswith("tests/") and name in answer]
+        if not any("TEST_CASE" in code or code.startswith("#!") for code in tests):
+            yield f'"{thing}: ..." names no test'
+        for span in SPAN.findall(answer):
+            for name in re.findall(r"\b[A-Z]\w*[a-z]\w*\b|\b\w+(?=\(\))", span) if "/" not in span else ():
+                if name not in words:
+                    yield f'"{thing}: ..." says {name}, which is not in the code'
 
 
 def faults(root):
@@ -130,6 +150,9 @@ def faults(root):
                 elif anchor and anchor not in known_anchors[path]:
                     found.append(f"{name}:{number}: {path} has no heading #{anchor}")
 
+    if "CONTRIBUTING.md" in pages:
+        found += [f"CONTRIBUTING.md: {what}" for what in unanswered(pages["CONTRIBUTING.md"], sources)]
+
     # Variables: what the code asks for is in the reference, and what pages name is asked for somewhere.
     asked = set()
     for name, text in sources.items():
@@ -168,6 +191,8 @@ GOOD = {
     "docs/b.md": "# B\n",
     VARIABLES: "`TROUPE_LOG`\n",
     "tools/site/mkdocs.yml": "nav:\n  - a.md\n  - b.md\n  - reference/environment.md\n",
+    "CONTRIBUTING.md": "\n\n".join(f"{thing}: `Linear` in `core/a.h`; tests/a_test.cpp" for thing in ANSWERS) + "\n",
+    "tests/a_test.cpp": 'TEST_CASE("a")\n',
     "core/a.h": 'struct Linear;  // docs/a.md\nfail("[op] got a wrong "\n     "number of {}");\nget("TROUPE_LOG"); // --keep\n',
 }
 BAD = {
@@ -177,6 +202,9 @@ BAD = {
     "core/a.h": ["// docs/x.md\n", "// docs/a.md#x\n", 'get("TROUPE_NEW");\n'],
     "docs/c.md": ["# C\n"],
 }
+# An answer that is not there, is too long, names what is not in the code, or no test.
+BAD_ANSWERS = [("A collective:", "Collectives:"), ("A collective: ", "A collective: \n\n"), ("A collective: ", "A collective: a\nb\nc\n"),
+               ("A collective: `Linear`", "A collective: `Nonlinear`"), ("core/a.h`; tests/a_test.cpp", "core/a.h`")]
 
 
 def self_test():
@@ -195,6 +223,9 @@ def self_test():
             expected = 2 if name == "docs/c.md" else 1  # a new page is neither linked nor in the site's nav
             if len(found := of(good | {name: good.get(name, "") + line})) != expected:
                 sys.exit(f"self-test: planted {line!r} in {name}, found {found}")
+    for before, after in BAD_ANSWERS:
+        if len(found := of(good | {"CONTRIBUTING.md": good["CONTRIBUTING.md"].replace(before, after, 1)})) != 1:
+            sys.exit(f"self-test: planted {after!r} for {before!r}, found {found}")
     print("self-test: every planted fault was found, and nothing else")
 
 
