@@ -13,10 +13,11 @@ LIMITS = {
     "classes of more than 200 lines": 3,
     "functions of more than 60 lines": 7,
     "pairs of files that include each other": 45,
+    "circles of files, of any size": 30,
     "objects of a thread": 26,
     "singletons that are never freed": 12,
     "attachments by string": 0,
-    "comments that begin in the middle of a sentence": 969,
+    "comments that begin in the middle of a sentence": 968,
 }
 START = re.compile(r"^(?:template\s*<[^;{]*>\s*)?(?:class|struct)\s+(?:\[\[\w+\]\]\s*)?((?:\w+::)*\w+)(?:\s+final)?\s*(?::[^;{]*)?\{", re.M)
 
@@ -73,6 +74,7 @@ def lines_of_functions():
 
 
 def pairs():
+    """A header and its .cpp file are one; those that reach each other, in however many steps, are a circle."""
     edges = collections.defaultdict(set)
     for path, text in files.items():
         for other in re.findall(r'^#include "([^"]+)"', text, re.M):
@@ -83,6 +85,15 @@ def pairs():
         for b in sorted(edges[a]):
             if a < b and a in edges[b]:
                 found["pairs of files that include each other"].append((1, f"{a}  {b}"))
+    reached = {}
+    for a in edges:
+        reached[a], open_ = set(), [a]
+        while open_:
+            new = edges.get(open_.pop(), set()) - reached[a]
+            reached[a] |= new
+            open_ += new
+    circles = {tuple(sorted(b for b in reached[a] if a in reached.get(b, ()))) for a in reached if a in reached[a]}
+    found["circles of files, of any size"] = [(len(c), "  ".join(c)) for c in circles]
 
 
 def by_line():
