@@ -1,30 +1,9 @@
-// Automatic mixed precision as a mode of the thread. Which operators it is about: ops/dispatch/cast_call.h.
+// Automatic mixed precision for a scope. Which operators it is about: ops/dispatch/cast_call.h.
 #pragma once
+#include "core/graph/autocast_mode.h"
 #include "core/graph/node.h"
 
 namespace troupe {
-
-/// In which halves matrix products and their like compute.
-enum class Autocast : uint8_t { off, bfloat16, float16 };
-
-/// The mode of this thread. See AutocastGuard.
-Autocast autocast_mode();
-/// A mode that is on has one.
-constexpr DType dtype_of_mode(Autocast mode) {
-  return mode == Autocast::float16 ? DType::float16 : DType::bfloat16;
-}
-
-/// Sets the mode of the thread for a scope. Casts of parameters are kept while it is on (kept_cast()).
-class AutocastMode {
- public:
-  explicit AutocastMode(Autocast mode);
-  ~AutocastMode();
-  AutocastMode(const AutocastMode&) = delete;
-  AutocastMode& operator=(const AutocastMode&) = delete;
-
- private:
-  Autocast before_;
-};
 
 /// Mixed precision while one is alive on this thread, as torch.autocast: matrix products, convolutions and
 /// attention take their inputs in halves, losses in float32, and all else as they come; parameters stay as

@@ -1,7 +1,10 @@
 #include "core/graph/node.h"
 
+#include <utility>
+
 #include "core/base/call_frame.h"
 #include "core/base/error.h"
+#include "core/graph/autocast_mode.h"
 
 namespace troupe {
 namespace {
@@ -11,8 +14,10 @@ using Dying = SmallVector<Node*, 16>;
 // What a thread records.
 struct RecordingThread {
   bool grad_enabled = true;
-  uint64_t sequence = 0;   // of its last node outside actors
-  Dying* dying = nullptr;  // nodes whose count fell to zero while another node was being freed
+  uint64_t sequence = 0;  // of its last node outside actors
+  Autocast autocast = Autocast::off;
+  internal::KeptCasts* casts = nullptr;  // owned
+  Dying* dying = nullptr;                // nodes whose count fell to zero while another node was being freed
 };
 constinit thread_local RecordingThread recording;
 
@@ -21,6 +26,15 @@ constinit thread_local RecordingThread recording;
 bool grad_enabled() { return recording.grad_enabled; }
 GradMode::GradMode(bool enabled) : before_(recording.grad_enabled) { recording.grad_enabled = enabled; }
 GradMode::~GradMode() { recording.grad_enabled = before_; }
+
+Autocast autocast_mode() { return recording.autocast; }
+AutocastMode::AutocastMode(Autocast mode) : before_(recording.autocast) { recording.autocast = mode; }
+AutocastMode::~AutocastMode() {
+  const bool ends = recording.autocast != Autocast::off && before_ == Autocast::off;
+  recording.autocast = before_;
+  if (ends) internal::forget(std::exchange(recording.casts, nullptr));
+}
+internal::KeptCasts*& internal::kept_casts() { return recording.casts; }
 
 Node::Node() {
   uint64_t* const of_actor = frame().nodes;
