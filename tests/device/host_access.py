@@ -17,6 +17,7 @@ MAY = {
     "autograd/gradcheck.cpp": "differences are taken of copies on the host",
     "autograd/opcheck.cpp": "differences are taken of samples on the host",
     "core/graph/copy_on_write.cpp": "gives addresses to the backend",
+    "core/graph/dlpack.cpp": "other libraries get, and give, the host's memory; what is elsewhere is refused",
     "core/graph/exposed.cpp": "a pointer that a program keeps is the host's",
     "core/graph/inplace_write.h": "write_data(), a user's loop on the host",
     "net/": "messages are host memory",
@@ -32,6 +33,7 @@ MAY = {
     "parallel/tensor/whole_model.cpp": "tells tensors that are one from others, and touches none",
     "troupe/checkpoint/owned_pieces.cpp": "files of checkpoints are read to the host",
     "troupe/checkpoint/snapshot_room.cpp": "tells what a GPU holds from what the host does, and touches none",
+    "troupe/onnx/": "files are written from copies on the host",
     "troupe/ways/tensor_way.cpp": "says which way tensors of the CPU go, and touches none",
     "troupe/ways/ways_of_worker.cpp": "the same",
 }
