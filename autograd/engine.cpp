@@ -8,6 +8,7 @@
 #include "autograd/gradient_cycle.h"
 #include "autograd/leaf_watch.h"
 #include "autograd/pass.h"
+#include "autograd/region.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/mutex.h"

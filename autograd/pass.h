@@ -8,7 +8,8 @@
 
 #include "autograd/add_gradient.h"
 #include "autograd/reached.h"
-#include "autograd/region.h"
+#include "autograd/run_options.h"
+#include "autograd/sink.h"
 #include "core/base/error.h"
 #include "core/graph/inplace_write.h"
 #include "core/graph/partial_node.h"
@@ -66,7 +67,7 @@ class Pass : public Reached {
   /// those that no gradient reaches.
   /// `left_out`: with captures, what it leaves out, to be done later; such steps keep what they saved.
   /// `waits`: it may wait, and runs each step that does, whatever the captures.
-  Pass(std::vector<Capture>* captures, std::vector<Node*>* exits, RunOptions options,
+  Pass(std::vector<Capture>* captures, std::vector<Node*>* exits, troupe::autograd::RunOptions options,
        std::vector<LeftOut>* left_out = nullptr, bool waits = false)
       : Reached(captures, exits, waits),
         left_out_(left_out),

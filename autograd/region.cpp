@@ -16,28 +16,7 @@ void check_count(const std::vector<Edge>& roots, const Tensors& grads) {
                   std::to_string(roots.size()) + " roots");
 }
 
-[[noreturn]] void refuse_step(const char* part, const Node& step) {
-  throw_invalid(
-      "[" + std::string(part) + "] the graph has a step that waits for others (" + step.name() +
-      "), which a local pass cannot do: use the backward() or grad() of the autograd::Context that it "
-      "was recorded in");
-}
-
 }  // namespace
-
-std::string subject_of(const char* part, size_t i, size_t count) {
-  return "[" + std::string(part) + "] " + (count == 1 ? "the tensor" : "tensor " + std::to_string(i));
-}
-
-void refuse_waiting(const char* part, Pass& pass) {
-  if (const Node* step = pass.waiting_step()) refuse_step(part, *step);
-}
-
-std::vector<Capture> captures_of(const std::vector<Edge>& inputs) {
-  std::vector<Capture> out;
-  for (const Edge& edge : inputs) out.push_back({edge, {}});
-  return out;
-}
 
 std::vector<Edge> root_edges(const char* part, const Tensors& roots) {
   if (roots.empty()) throw_invalid("[" + std::string(part) + "] the list of tensors is empty");
@@ -86,15 +65,7 @@ Tensors root_grads(const char* part, const Tensors& roots, const Tensors& grads,
   return out;
 }
 
-void Sink::leave(Node& node, Tensors) {
-  throw_invalid("[backward] the graph goes on in another actor (" + node.name() +
-                "): a local backward() ends here, use the backward() of the autograd::Context that the calls "
-                "were made in");
-}
-
-void Sink::later(Node& node, Tensors, uint32_t) { refuse_step("backward", node); }
-
-void run(const std::vector<Edge>& roots, Tensors grads, Sink& sink, RunOptions options) {
+void run(const std::vector<Edge>& roots, Tensors grads, Sink& sink, troupe::autograd::RunOptions options) {
   check_count(roots, grads);
   GradMode mode(options.create_graph);
   Pass pass(nullptr, nullptr, options);
@@ -117,9 +88,9 @@ struct Region::Impl {
   };
   std::multimap<uint64_t, Edge, std::greater<>> turns;  // of what has not run; with a root of each
   std::multimap<uint64_t, Supply, std::greater<>> held;
-  explicit Impl(RunOptions options)
+  explicit Impl(troupe::autograd::RunOptions options)
       : selects(false), records(options.create_graph), pass(nullptr, &exits, options, nullptr, true) {}
-  Impl(RunOptions options, std::vector<Capture> inputs)
+  Impl(troupe::autograd::RunOptions options, std::vector<Capture> inputs)
       : captures(std::move(inputs)),
         selects(true),
         records(options.create_graph),
@@ -136,8 +107,8 @@ struct Region::Impl {
   }
 };
 
-Region::Region(RunOptions options) : impl_(std::make_unique<Impl>(options)) {}
-Region::Region(RunOptions options, const std::vector<Edge>& inputs)
+Region::Region(troupe::autograd::RunOptions options) : impl_(std::make_unique<Impl>(options)) {}
+Region::Region(troupe::autograd::RunOptions options, const std::vector<Edge>& inputs)
     : impl_(std::make_unique<Impl>(options, captures_of(inputs))) {}
 Region::~Region() = default;
 

@@ -5,37 +5,11 @@
 #include <vector>
 
 #include "autograd/run_options.h"
+#include "autograd/sink.h"
 #include "core/graph/node.h"
 #include "core/tensor/tensor.h"
 
 namespace troupe::internal::autograd {
-
-using troupe::autograd::RunOptions;
-
-/// Receives the gradients of leaves, one call per leaf and pass-through of its Accumulate node; on the thread
-/// that runs the pass. The engine lets go of its handle on `grad` right after the call, so add_gradient() may
-/// take it over.
-class Sink {
- public:
-  virtual ~Sink() = default;
-  /// `grad` has the leaf's shape and dtype. What this throws ends the pass.
-  virtual void accumulate(const Tensor& leaf, const Tensor& grad) = 0;
-  /// Whether whoever it hands its sums on to runs the hooks of the leaf, with the whole of what comes here.
-  virtual bool hooks_later(const Tensor& /*leaf*/) { return false; }
-  /// What it keeps the sum of the leaf's gradients in; undefined: nothing yet, or accumulate() must see each
-  /// gradient. A step that can, such as the product that makes the gradient of a weight, adds to it on the
-  /// way, and accumulate() hears nothing.
-  virtual Tensor sum_of(const Tensor& /*leaf*/) { return {}; }
-  /// The step for which sum_of() was asked has run.
-  virtual void sums_done() {}
-  /// Nothing more comes for a leaf that has hooks; `came`: accumulate() had something.
-  virtual void settled(const Accumulate& /*leaf*/, bool /*came*/) {}
-  /// Gradients (undefined: none) that leave the local graph through `node`, whose end() is `exit`.
-  virtual void leave(Node& node, Tensors grads);
-  /// All has come for a step that waits (its end() is `later`): `grads`, undefined where nothing came. What
-  /// it gives has to reach the pass as number `ticket`, by Region::resume().
-  virtual void later(Node& node, Tensors grads, uint32_t ticket);
-};
 
 /// Runs the part of the graph that is reachable from `roots`; gradient grads[i] enters at roots[i]
 /// (undefined: none; several roots may share a node).
@@ -47,7 +21,8 @@ class Sink {
 /// gradient of the wrong shape or dtype at a leaf, and whatever nodes, hooks and the sink throw; leaves that
 /// were served before keep what they got. `invalid`, before anything has run, for a graph with a step that
 /// waits.
-void run(const std::vector<Edge>& roots, Tensors grads, Sink& sink, RunOptions options = {});
+void run(const std::vector<Edge>& roots, Tensors grads, Sink& sink,
+         troupe::autograd::RunOptions options = {});
 
 /// A pass whose roots become known, and get their gradients, over time: first all are expected, then each is
 /// supplied once. A node runs when all gradients that can reach it from the expected roots have come. Holds
@@ -61,9 +36,9 @@ class Region {
  public:
   static constexpr uint64_t kFirst = ~uint64_t{0};  ///< without a turn: waits for nobody, nor anybody for it
 
-  explicit Region(RunOptions options);
+  explicit Region(troupe::autograd::RunOptions options);
   /// Selecting; `inputs` may be none.
-  Region(RunOptions options, const std::vector<Edge>& inputs);
+  Region(troupe::autograd::RunOptions options, const std::vector<Edge>& inputs);
   ~Region();
   /// Gradients will come for `roots`. Returns the nodes, newly reached, at which gradients leave the local
   /// graph.
@@ -101,8 +76,8 @@ class Region {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The edges that a pass from `roots` starts at; `invalid` for a root that needs no gradient and for no roots, the text
-/// starting with [part].
+/// The edges that a pass from `roots` starts at; `invalid` for a root that needs no gradient and for no
+/// roots, the text starting with [part].
 std::vector<Edge> root_edges(const char* part, const Tensors& roots);
 /// Edges of tensors whose gradients somebody wants to see.
 std::vector<Edge> input_edges(const char* part, const Tensors& inputs);

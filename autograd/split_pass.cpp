@@ -23,7 +23,7 @@ SplitPass::SplitPass(const Tensors& roots, const Tensors& inputs) : impl_(std::m
   impl_->roots = root_edges("backward", roots);
   if (!inputs.empty())
     for (Edge& edge : input_edges("backward", inputs)) impl_->captures.push_back({std::move(edge), {}});
-  impl_->pass.emplace(&impl_->captures, &impl_->exits, RunOptions{}, &impl_->left_out);
+  impl_->pass.emplace(&impl_->captures, &impl_->exits, troupe::autograd::RunOptions{}, &impl_->left_out);
   for (const Edge& root : impl_->roots) impl_->pass->expect(root);
   impl_->has_waiting_steps = impl_->pass->has_waiting_steps();
 }

@@ -8,14 +8,11 @@
 #include "core/base/fork.h"
 #include "core/graph/autocast.h"
 #include "core/graph/copy_on_write.h"
+#include "core/graph/node.h"
+#include "rref/ref_base.h"
 #include "rref/ref_table.h"
-#include "rref/rref.h"
 
 namespace troupe::internal::rref {
-
-template Future<void> convert<void>(const Future<Value>& reply);
-template Future<Tensor> convert<Tensor>(const Future<Value>& reply);
-template void add_later<Tensor, Tensor>(Arguments& to, const Future<Tensor>& a);
 
 namespace {
 

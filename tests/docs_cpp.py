@@ -25,7 +25,7 @@ PAGES = [
      "core/graph/anomaly.h core/graph/enable_grad_guard.h core/graph/exposed.h core/graph/inplace_write.h"),
     ("modules", "Modules", "troupe/troupe.h", "nn/module.h nn/sequential.h nn/module_list.h nn/any_layer.h nn/linear.h nn/activation.h nn/conv.h nn/norm.h nn/norm_layer.h nn/dropout.h nn/embedding.h "
      "nn/rnn.h nn/attention.h nn/transformer.h nn/init.h nn/summary.h autograd/distributed/optim/module_actor.h"),
-    ("optimizers", "Optimizers", "troupe/troupe.h", "autograd/distributed/optim/distributed_optimizer.h autograd/distributed/optim/step_report.h "
+    ("optimizers", "Optimizers", "troupe/troupe.h", "autograd/distributed/optim/optimized_actor.h autograd/distributed/optim/distributed_optimizer.h autograd/distributed/optim/step_report.h "
      "autograd/distributed/optim/parameter_filter.h autograd/distributed/optim/context_gradients.h optim/optimizer.h optim/tunable.h optim/sgd.h optim/adam.h optim/adamax.h optim/rmsprop.h optim/rprop.h "
      "optim/lamb.h optim/nadam.h optim/schedule.h optim/clip.h optim/loss_scaler.h"),
     ("checkpoints", "Checkpoints", "troupe/troupe.h", "troupe/job/job.h troupe/launch/stop.h troupe/checkpoint/checkpoints.h core/codec/keep.h core/graph/stateful.h"),
@@ -43,7 +43,7 @@ PAGES = [
     ("exchange", "Other programs", "troupe/onnx.h", "troupe/onnx/export_onnx.h core/graph/dlpack.h"),
     ("layouts", "Layouts", "troupe/layout.h", "parallel/layout/layout.h parallel/layout/build.h"),
     ("groups", "Groups", "troupe/groups.h", "collective/group.h collective/mesh.h collective/reduction.h"),
-    ("data", "Data", "troupe/data.h", "data/datasets/dataset.h data/datasets/loader.h data/datasets/sampler.h data/datasets/padding.h data/datasets/prefetch.h data/datasets/csv.h data/datasets/text.h data/datasets/token_file.h data/formats/safetensors.h data/formats/npy.h "
+    ("data", "Data", "troupe/data.h", "data/datasets/dataset.h data/datasets/loader.h data/datasets/sampler.h data/datasets/padding.h data/datasets/prefetch.h data/datasets/csv.h data/datasets/text.h data/datasets/token_file.h data/formats/safetensors_entry.h data/formats/safetensors.h data/formats/npy.h "
      "data/datasets/idx.h data/datasets/digits.h data/formats/summary.h"),
     ("profiles", "Profiles", "troupe/profile.h", "troupe/watch/profile.h troupe/watch/breakdown.h"),
     ("operators", "Operators of your own", "troupe/operators.h", "ops/dispatch/op.h ops/dispatch/kernel_table.h ops/dispatch/check.h ops/gradient_rules.h "
@@ -55,7 +55,7 @@ SIGNATURES = [("Members of Tensor", "core/tensor/tensor_methods.h")] + [
     (None, line.split('"')[1]) for line in (root / "ops/ops.h").read_text().split("\n") if line.startswith('#include "ops/') and "/dispatch/" not in line and "/cpu/" not in line]
 HIDDEN = re.compile(r"\b(internal|detail|testing)\b")
 # Public for the library's own sake: programs do not use them.
-OURS = {"Edge", "ViewOrigin", "TensorImpl", "TensorData", "ThenResult", "install_distributed",
+OURS = {"Edge", "ViewOrigin", "TensorImpl", "TensorData", "ThenResult",
         "builtin_actors", "install_meshes", "install_whole_models", "install_pretrained", "install_adapters", "own_dropout", "whole_tensors", "count_sent_from_here", "count_sent_up_to_here", "rank_bytes", "expected_of", "bytes_table", "HasMemberParts", "MemberPart", "buckets_of", "ReplicaOf", "ModuleReplica", "mesh_of_its_own", "workers_of", "put", "count_copies_once", "rank_in", "checked_sizes", "IsAlong", "count_names", "FoundKernels", "refer_to_self", "set_parameter_finder", "as_source", "made_parts", "Drawn", "core_"}
 SETTINGS = """FULL_PATH_NAMES = YES
 STRIP_FROM_PATH = {root}

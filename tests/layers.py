@@ -69,7 +69,7 @@ UNNAMED = {
     r"core/base/(compiler|fork)\.h|core/cuda/runtime\.h|tools/repl/lua/lua\.h": "about what others made: the compiler, fork(), the CUDA runtime, Lua",
     r"autograd/(engine|once_differentiable)\.h|optim/gradient_norm\.h|parallel/tensor/convert\.h": "functions of one mechanism",
     r"net/wire/wire(_rules)?\.h": "the packets themselves, and their bits",
-    r"parallel/pipeline/stage/stage_method\.h|script/parallel\.h": "functions around a subject of another header",
+    r"parallel/pipeline/stage/stage_(method|work)\.h|script/parallel\.h": "functions around a subject of another header",
     r"data/datasets/sampler\.h": "the field's word for what Order is",
     r"actors/worker/late_messages\.h": "declarations of messages",
     r"tools/(launch/output|program)\.h": "a job's output; what every command's main() needs",

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "actors/calls/quiescence.h"
-
 namespace troupe::internal::actors {
 
 void Traffic::sent(WorkerId to, int64_t n) {

@@ -5,18 +5,11 @@
 #include <map>
 #include <utility>
 
+#include "actors/calls/traffic_report.h"
 #include "core/base/mutex.h"
 #include "core/value/value.h"
 
 namespace troupe::internal::actors {
-
-struct TrafficReport;
-
-/// Calls between this worker and another one.
-struct CallCounts {
-  uint64_t sent = 0, arrived = 0;
-  bool operator==(const CallCounts&) const = default;
-};
 
 /// Counts calls to and from other workers, and what is being handled here. Thread-safe.
 class Traffic {

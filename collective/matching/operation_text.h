@@ -3,7 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "collective/matching/operations.h"
+#include "collective/matching/operation_id.h"
+#include "collective/matching/signature.h"
+#include "core/base/error.h"
 
 namespace troupe::internal::collective {
 

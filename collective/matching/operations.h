@@ -6,7 +6,6 @@
 // deadline, a cancelled call, a peer that brings something else) it tells the ranks of its schedule, which
 // tell theirs.
 #pragma once
-#include <compare>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -18,39 +17,13 @@
 #include <vector>
 
 #include "actors/cell/extension.h"
+#include "collective/matching/operation_id.h"
 #include "collective/matching/signature.h"
 #include "core/base/error.h"
 #include "core/base/mutex.h"
 #include "core/value/value.h"
 
 namespace troupe::internal::collective {
-
-struct GroupMember {
-  WorkerId worker = kNoWorker;
-  std::string name;  ///< "w3", for errors
-};
-
-/// By which ranks know an operation. A `single_use` is the only one of its tag. `use`: the rank calls none of
-/// those before it that it has not called yet.
-struct OperationTag {
-  OperationTag() = default;
-  OperationTag(std::string name, bool single_use = false, uint64_t use = 0)
-      : name(std::move(name)), single_use(single_use), use(use) {}
-  OperationTag(const char* name) : name(name) {}
-  std::string name;
-  bool single_use = false;
-  uint64_t use = 0;
-};
-
-/// An operation of one rank.
-struct OperationId {
-  static constexpr uint64_t kSingleUse = UINT64_MAX;
-  uint64_t group = 0;
-  size_t rank = 0;
-  std::string tag = {};
-  uint64_t use = 0;  ///< of the tag, by this rank, from 0; or kSingleUse
-  auto operator<=>(const OperationId&) const = default;
-};
 
 /// What travels beside the elements of a message.
 struct Part {

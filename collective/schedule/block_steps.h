@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "collective/schedule/schedule.h"
+#include "collective/schedule/step.h"
 
 namespace troupe::internal::collective {
 

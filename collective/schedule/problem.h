@@ -34,7 +34,8 @@ struct Range {
 /// An operation with its sizes, the same for all ranks. Its elements have one numbering, whoever has them:
 ///
 ///   all_reduce, reduce, broadcast: the tensor; counts = {its elements}
-///   reduce_scatter, scatter, gather, all_gather: the blocks of all ranks, one behind the other; counts[k] is that of
+///   reduce_scatter, scatter, gather, all_gather: the blocks of all ranks, one behind the other; counts[k] is
+///   that of
 ///     rank k, which may be 0
 ///   all_to_all: for each sender the blocks for all receivers; counts[from * n + to]
 ///   barrier: none; counts = {}

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "collective/schedule/problem.h"
+#include "collective/schedule/step.h"
 
 namespace troupe::internal::collective {
 
@@ -23,32 +24,6 @@ enum class Way : uint8_t {
 inline constexpr int kWayCount = 6;
 std::string_view name(Way w);
 
-/// A message. `slot`: the k-th to a peer, which meets the k-th that the peer expects from this rank.
-struct Send {
-  size_t to = 0;
-  Range range;
-  uint32_t slot = 0;
-  bool operator==(const Send&) const = default;
-};
-enum class Take : uint8_t {
-  put,  ///< the elements are these
-  add,  ///< they are a summand: all of a step and the own ones are added in the order of ranks
-};
-struct Receive {
-  size_t from = 0;
-  Range range;
-  Take take = Take::put;
-  uint32_t slot = 0;
-  bool operator==(const Receive&) const = default;
-};
-/// A step begins when the one before is over: it sends, and is over when all that it expects has come and has
-/// been taken. All summands of a step are of one range, since each rank has a single place for its sum.
-struct Step {
-  std::vector<Send> sends;
-  std::vector<Receive> receives;
-  bool operator==(const Step&) const = default;
-};
-
 /// Of one rank and one chunk.
 using Schedule = std::vector<Step>;
 
@@ -61,8 +36,6 @@ bool offers(Collective c, Way w);
 /// The ways of an operation, in words for errors: "whole, direct, ring".
 std::string ways_of(Collective c);
 size_t chunks(const Problem& problem, Way way, size_t piece = kOnePiece);
-/// Above: no rank has all others as peers.
-inline constexpr size_t kManyRanks = 16;
 /// What `rank` does for one chunk. `invalid` if the operation is not done that way, or the problem is none.
 /// An empty range is sent in the first chunk only: by that the ranks hear of each other whatever the sizes.
 /// No rank is done before it has heard, directly or not, of all; but for scatter, gather and all_to_all,

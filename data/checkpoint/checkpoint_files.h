@@ -13,13 +13,9 @@
 #include "core/base/descriptor.h"
 #include "core/tensor/tensor.h"
 #include "data/checkpoint/checkpoint_index.h"
+#include "data/checkpoint/piece_offsets.h"
 
 namespace troupe::datasets {
-
-using NamedTensors = std::map<std::string, Tensor>;
-/// Of tensors that several files hold in pieces: where the piece of this file begins in the whole, for each
-/// dimension. PyTorch's distributed checkpoints call it saved_offsets.
-using PieceOffsets = std::map<std::string, Shape>;
 
 /// Writes folder/name whole or not at all, flushed to the disk. `invalid` as write_safetensors(), for a name
 /// with a folder in it and for offsets that do not fit; `failed`: the disk refuses.

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/tensor/tensor.h"
-#include "data/checkpoint/checkpoint_files.h"
+#include "data/checkpoint/piece_offsets.h"
 
 namespace troupe::datasets::detail {
 

@@ -9,16 +9,9 @@
 
 #include "core/tensor/tensor.h"
 #include "data/formats/file.h"
+#include "data/formats/safetensors_entry.h"
 
 namespace troupe::datasets {
-
-/// What the header says about one tensor.
-struct SafetensorsEntry {
-  std::string name;
-  std::string_view dtype;  ///< as in the file: "F32"; lives as long as the program
-  Shape shape;
-  uint64_t begin = 0, end = 0;  ///< its bytes in the file
-};
 
 /// A safetensors file: 8 bytes of header length (little-endian), a JSON header, the elements. A value; copies
 /// share the mapping. Const members may be called from several threads.

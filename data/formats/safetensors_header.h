@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/formats/safetensors.h"
+#include "data/formats/safetensors_entry.h"
 
 namespace troupe::datasets::detail {
 

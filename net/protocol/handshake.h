@@ -24,6 +24,7 @@
 #include <string_view>
 #include <vector>
 
+#include "net/protocol/keys.h"
 #include "net/protocol/standing.h"
 #include "net/transport.h"
 
@@ -37,13 +38,6 @@ inline constexpr size_t kTokenBytes = 16;  ///< shortest token
 using Nonce = std::array<std::byte, 32>;
 /// From the system's random generator.
 Nonce random_nonce();
-/// What a hello says of the job with that name: nothing to those without the token. 0 for an empty name,
-/// which goes with every job.
-uint64_t job_number(const std::string& token, const std::string& job);
-/// A key for one purpose, from which nothing follows about the token or another key.
-using Key = std::array<std::byte, 32>;
-Key derived_key(const std::string& token, std::string_view purpose, uint64_t job);
-
 /// The first bytes of an answer to whoever begins in the other way: magic, version, and the mark, or zero.
 std::vector<std::byte> tls_wanted();
 std::vector<std::byte> no_tls();

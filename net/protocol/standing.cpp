@@ -4,7 +4,8 @@
 
 #include <charconv>
 
-#include "net/protocol/handshake.h"
+#include "core/base/error.h"
+#include "net/protocol/keys.h"
 
 namespace troupe::internal::net {
 namespace {

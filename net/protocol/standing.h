@@ -17,7 +17,7 @@ constexpr Standing standing_of(WorkerId id) {
 
 /// What a guest of that job has in place of the token, which does not follow from it.
 std::string guest_pass(const std::string& token, const std::string& job);
-/// The number of the job (net/protocol/handshake.h) in such a pass; `invalid` if it is none.
+/// The number of the job (net/protocol/keys.h) in such a pass; `invalid` if it is none.
 uint64_t job_of_pass(const std::string& pass);
 
 /// What one end of a link can prove, and can have proved to it.

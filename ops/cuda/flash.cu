@@ -1,4 +1,5 @@
 // Attention on the matrix unit, forwards.
+#include "ops/cuda/flash.h"
 #include "ops/cuda/flash_launch.cuh"
 
 namespace troupe::ops::on_cuda {

@@ -1,4 +1,5 @@
 // Attention on the matrix unit, backwards.
+#include "ops/cuda/flash.h"
 #include "ops/cuda/flash_grad.cuh"
 #include "ops/cuda/flash_launch.cuh"
 #include "ops/cuda/reduce.cuh"

@@ -1,7 +1,7 @@
 // The gradient of attention on the matrix unit: scores are computed once more, by tiles of keys for their
 // gradients and those of values, and by tiles of queries.
 #pragma once
-#include "ops/cuda/flash.cuh"
+#include "ops/cuda/flash_forward.cuh"
 
 namespace troupe::ops::on_cuda {
 

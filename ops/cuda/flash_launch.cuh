@@ -4,8 +4,7 @@
 #include "core/tensor/creation.h"
 #include "core/tensor/elements.h"
 #include "ops/attention.h"
-#include "ops/cuda/flash.cuh"
-#include "ops/cuda/flash.h"
+#include "ops/cuda/flash_forward.cuh"
 #include "ops/cuda/gemm.h"
 
 namespace troupe::ops::on_cuda {

@@ -11,7 +11,6 @@
 #include "ops/view.h"
 #include "optim/clip.h"
 #include "optim/gradient_norm.h"
-#include "parallel/server/served_module.h"
 #include "parallel/server/table.h"
 
 namespace troupe::parallel {
@@ -187,12 +186,3 @@ void Server::update(optim::Optimizer& optimizer, const std::vector<Contribution>
 }
 
 }  // namespace troupe::parallel
-
-namespace troupe::internal::parallel {
-
-actors::TypeRegistry server_actors() {
-  using namespace troupe::parallel;
-  return hosting<Server, Table, ServedModule>();
-}
-
-}  // namespace troupe::internal::parallel

@@ -84,7 +84,4 @@ namespace troupe::internal::parallel {
 void check_gradients(const std::string& trainer, const Tensors& gradients,
                      const std::vector<troupe::parallel::Whole>& values, bool counts);
 
-/// Actor types that servers need on every worker. Part of every cluster.
-actors::TypeRegistry server_actors();
-
 }  // namespace troupe::internal::parallel

@@ -2,7 +2,7 @@
 #pragma once
 #include "core/async/future.h"
 #include "core/tensor/tensor.h"
-#include "parallel/tensor/meetings.h"
+#include "parallel/tensor/meeting.h"
 
 namespace troupe::tp {
 

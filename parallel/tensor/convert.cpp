@@ -11,6 +11,7 @@
 #include "core/tensor/creation.h"
 #include "ops/ops.h"
 #include "parallel/tensor/check_ranks.h"
+#include "parallel/tensor/meetings.h"
 #include "parallel/tensor/placement.h"
 
 namespace troupe::tp {

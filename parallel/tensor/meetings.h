@@ -14,26 +14,13 @@
 #include "collective/group.h"
 #include "core/async/future.h"
 #include "core/base/mutex.h"
+#include "parallel/tensor/meeting.h"
 
 namespace troupe::internal::actors {
 class Invocation;
 }
 
 namespace troupe::tp {
-
-/// Where an operation meets those of the other ranks.
-struct Meeting {
-  Group group;
-  std::string tag;
-  uint64_t call = 0;  ///< the number of its call
-  /// What the call waits for before it gives anything to others; null unless ranks are checked.
-  std::shared_ptr<std::vector<Future<void>>> checks = nullptr;
-  std::shared_ptr<std::atomic<int64_t>> sends = nullptr;  ///< MeetingsOfWorker::converted_bytes()
-  /// That of its gradient in a pass. Passes over one step are under way at the same time.
-  Meeting in_pass(uint64_t pass) const { return of("back in pass " + std::to_string(pass)); }
-  /// Of what goes with it.
-  Meeting of(const std::string& what) const { return {group, tag + ", " + what, call, nullptr, sends}; }
-};
 
 /// A joint call as its callees know it.
 struct JointId {

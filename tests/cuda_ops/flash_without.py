@@ -7,7 +7,7 @@ What stands for a rule has to be there, once: a change of the kernels changes th
 import pathlib, re, sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PARTS = ["flash_tiles.cuh", "flash.cuh", "flash_grad.cuh", "flash_launch.cuh", "flash.cu", "flash_grad.cu"]
+PARTS = ["flash_tiles.cuh", "flash_forward.cuh", "flash_grad.cuh", "flash_launch.cuh", "flash.cu", "flash_grad.cu"]
 # The rule, what stands for it, and what stands there when it is left out (OUT).
 RULES = [
     ("a key tile is there before it is read", "mu::wait_for_copies<0>(); __syncthreads(); part(values, j, tv);",

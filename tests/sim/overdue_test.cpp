@@ -4,6 +4,7 @@
 #include "actors/cell/this_call.h"
 #include "parallel/server/served_parameters.h"
 #include "parallel/server/server.h"
+#include "parallel/server/server_actors.h"
 #include "rref/ref_table.h"
 #include "tests/support/error_of.h"
 #include "tests/support/sim_cluster.h"

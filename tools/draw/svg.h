@@ -4,8 +4,6 @@
 #include <string>
 #include <string_view>
 
-#include "tools/draw/chart.h"
-
 namespace troupe::tools {
 
 /// Colours that the colour-blind tell apart (after Okabe and Ito), readable on white and on near-black.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "tools/draw/chart.h"
 #include "tools/draw/svg.h"
 
 namespace troupe::tools {

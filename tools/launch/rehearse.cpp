@@ -10,7 +10,6 @@
 
 #include "core/base/error.h"
 #include "data/checkpoint/checkpoint_files.h"
-#include "tools/launch/run.h"
 #include "troupe/checkpoint/rehearsal.h"
 #include "troupe/cluster/launch.h"
 
@@ -80,14 +79,14 @@ class Folder {
 
 }  // namespace
 
-int rehearse(RunOptions options) {
+int rehearse(RunOptions options, const std::function<int(const RunOptions&)>& run_job) {
   options.rehearse = false;
   const Folder folder;
   const auto run = [&](const char* name, std::vector<int64_t> kills) {
     options.max_restarts = std::ssize(kills);
     options.rehearsal =
         Rehearsal{.steps = kSteps, .kills = std::move(kills), .dir = (folder.path / name).string()}.str();
-    const int code = run_job(options, make_job(options, [](const char* name) { return std::getenv(name); }));
+    const int code = run_job(options);
     if (code) say(fmt::format("the run ended with code {}, for the reason above", code));
     return code;
   };

@@ -76,7 +76,10 @@ int run_main(const std::vector<std::string>& arguments) {
       std::cout << check_text(options, job) << std::flush;
       return options.hosts.empty() ? 0 : run_job(options, job);
     }
-    if (options.rehearse && !options.dry_run) return rehearse(options);
+    if (options.rehearse && !options.dry_run)
+      return rehearse(options, [](const RunOptions& o) {
+        return run_job(o, make_job(o, [](const char* name) { return std::getenv(name); }));
+      });
     if (!options.dry_run) return run_job(options, job);
     const bool here = options.hosts.empty();
     for (int64_t node = here ? options.node_rank : 0; node < options.nodes; ++node) {

@@ -22,7 +22,7 @@
 #include "net/socket/loop/sockets.h"
 #include "ops/dispatch/threads.h"
 #include "parallel/pipeline/pipeline.h"
-#include "parallel/server/server.h"
+#include "parallel/server/server_actors.h"
 #include "rref/ref_table.h"
 #include "troupe/checkpoint/job_messages.h"
 #include "troupe/checkpoint/job_saver.h"

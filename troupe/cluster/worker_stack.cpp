@@ -29,7 +29,7 @@ std::shared_ptr<internal::rref::RefTable> install_layers(internal::actors::Worke
   autograd::DistEngine::install(worker);
   auto table = internal::rref::RefTable::install(
       worker);  // behind it: a result that autograd refuses is granted to nobody
-  optim::install_distributed(worker);
+  internal::install_optimized_actors(worker);
   internal::collective::GroupEngine::install(worker);
   internal::install_modules(worker);
   parallel::install_replicas(worker);

@@ -3,10 +3,10 @@
 #include "core/base/log.h"
 #include "data/checkpoint/checkpoint_files.h"
 #include "ops/environment.h"
+#include "troupe/checkpoint/checkpoints.h"
 #include "troupe/checkpoint/job_messages.h"
 #include "troupe/checkpoint/owned_pieces.h"
 #include "troupe/job/build_id.h"
-#include "troupe/job/job.h"
 
 namespace troupe::internal {
 namespace {

@@ -8,21 +8,13 @@
 
 #include "autograd/distributed/context.h"
 #include "autograd/distributed/optim/context_gradients.h"
+#include "autograd/distributed/optim/optimized_actor.h"
 #include "autograd/distributed/optim/parameter_filter.h"
 #include "autograd/distributed/optim/step_report.h"
 #include "optim/optim.h"
 #include "rref/any_ref.h"
 
 namespace troupe::optim {
-
-/// Registers what actors need to be optimized from elsewhere. Part of every worker's set-up.
-void install_distributed(internal::actors::Worker& worker);
-
-/// In an actor's constructor: a distributed optimizer's step then gives its parameters new elements where
-/// recorded steps hold the old ones, instead of making the passes in flight invalid. Each pass has the
-/// gradients of the version that its forward pass saw. Costs a copy of such a parameter per step. Views and
-/// detach()ed handles keep the old elements. (An actor that steps itself calls replace_if_held().)
-void set_copy_on_write();
 
 /// See Distributed. Groups of options are the same for all actors; every step and every state takes them
 /// along, so what set_lr(), a Scheduler or a Plateau changes holds everywhere from the next step on, and is

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "actors/cell/actor_cell.h"
-#include "autograd/distributed/optim/module_actor.h"
+#include "autograd/distributed/optim/any_module_actor.h"
 #include "nn/made_parts.h"
 
 namespace troupe::nn {

@@ -3,18 +3,11 @@
 #include <map>
 #include <string>
 
-#include "actors/actor.h"
+#include "autograd/distributed/optim/any_module_actor.h"
 #include "nn/module.h"
 #include "rref/any_ref.h"
 
 namespace troupe::internal {
-
-/// An actor around a module, of whatever type.
-class AnyModuleActor : public Actor {
- public:
-  virtual troupe::nn::Module& any_module() = 0;
-  Tensors parameters() override { return any_module().parameters(); }
-};
 
 /// In a method of an actor: what remote_parameters() names, as it is; empty if there is nothing of the kind.
 troupe::nn::NamedTensors named_parameters_of(Actor& actor);

@@ -8,9 +8,11 @@
 #include <filesystem>
 #include <functional>
 
-#include "autograd/distributed/optim/distributed_optimizer.h"
+#include "autograd/distributed/context.h"
+#include "autograd/distributed/optim/context_gradients.h"
 #include "autograd/distributed/optim/model_part.h"
 #include "autograd/distributed/optim/module_actor.h"
+#include "autograd/distributed/optim/optimized_actor.h"
 #include "autograd/distributed/optim/parameter_filter.h"
 #include "core/base/shown.h"
 #include "core/graph/copy_on_write.h"
@@ -314,7 +316,12 @@ void set_copy_on_write() {
   part->keep_old_versions();
 }
 
-void install_distributed(internal::actors::Worker& worker) {
+}  // namespace troupe::optim
+
+namespace troupe::internal {
+
+void install_optimized_actors(actors::Worker& worker) {
+  using namespace optim;
   using internal::actors::serve;
   serve<kParameters, parameters>(worker);
   serve<kCreate, create>(worker);
@@ -328,4 +335,4 @@ void install_distributed(internal::actors::Worker& worker) {
   serve<kDrop, drop>(worker);
 }
 
-}  // namespace troupe::optim
+}  // namespace troupe::internal

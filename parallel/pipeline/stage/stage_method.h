@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "parallel/pipeline/stage/stage_norms.h"
-#include "parallel/pipeline/stage/stage_work.h"
+#include "parallel/pipeline/stage/stage_orders.h"
 
 namespace troupe::parallel {
 

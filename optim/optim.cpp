@@ -1,12 +1,5 @@
-#include "optim/grouped.h"
-
-#include "optim/adam.h"
-#include "optim/adamax.h"
-#include "optim/lamb.h"
-#include "optim/nadam.h"
-#include "optim/rmsprop.h"
-#include "optim/rprop.h"
-#include "optim/sgd.h"
+// The optimizers of this library, compiled once.
+#include "optim/optim.h"
 
 namespace troupe::optim {
 
