@@ -37,7 +37,7 @@ TEST_CASE("functions of the shell are described, and those that are described ex
   lua_pushglobaltable(plain);
   const std::set<std::string> of_lua = own_names(plain, 1);
   lua_close(plain);
-  std::set<std::string> described{"ops", "nn", "optim", "data", "arg"};
+  std::set<std::string> described{"ops", "nn", "optim", "data", "llm", "arg"};
   for (const auto& g : repl::globals()) described.insert(g.name);
   lua_settop(L, 0);
   lua_pushglobaltable(L);
@@ -57,9 +57,10 @@ TEST_CASE("methods of the shell's objects are described, and those that are desc
   lua_State* L = interpreter.state();
   std::set<std::string> described, there;
   for (const auto& m : repl::object_methods()) described.insert(m.name);
-  for (const char* type : {"tensor", "future", "reference", "context", "module", "optimizer", "scheduler",
-                           "dataset", "job", "pipeline", "pipelines", "served", "client", "group", "mesh",
-                           "replicas", "split", "accumulation", "summary"}) {
+  for (const char* type :
+       {"tensor", "future",       "reference", "context", "module",    "optimizer", "scheduler",   "dataset",
+        "job",    "pipeline",     "pipelines", "served",  "client",    "group",     "mesh",        "replicas",
+        "split",  "accumulation", "summary",   "decoder", "tokenizer", "tokens",    "served_model"}) {
     lua_settop(L, 0);
     repl::push_methods(L, type);
     REQUIRE(lua_istable(L, 1));
