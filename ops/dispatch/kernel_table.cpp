@@ -45,8 +45,15 @@ void register_kernel(const Op& op, Device::Kind kind, Kernel* kernel, Kernel* ac
   std::lock_guard lock(mutex);
   if (op.kernels.on[i].load() || std::count(all_ops().begin(), all_ops().end(), &op))
     refuse(name + " has a kernel for this kind of device already");
-  // The operator's for good: it may run at the very end.
-  op.kernels.on[i].store(new KernelEntry{op.name, kernel, accumulating});
+  // Entries stay for good: operators may run at the very end. Each knows the one before, so that none is
+  // lost.
+  struct Kept {
+    KernelEntry entry;
+    Kept* before;
+  };
+  static constinit Kept* last = nullptr;
+  last = new Kept{{op.name, kernel, accumulating}, last};
+  op.kernels.on[i].store(&last->entry);
 }
 
 const KernelEntry* look_for_kernels(const Op& op, Device::Kind kind) {
