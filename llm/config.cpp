@@ -91,7 +91,8 @@ void read_windows(DecoderOptions& o, const JsonFields& f) {
   const bool qwen = type == "qwen2" || type == "qwen3";
   if (qwen && !f.truth("use_sliding_window", false)) return;
   if (type == "llama" || type == "gemma") return;
-  o.sliding_window = f.whole("sliding_window", 0);
+  // These families have a window where the field is missing, and none where it is null.
+  o.sliding_window = f.all().contains("sliding_window") ? f.whole("sliding_window", 0) : 4096;
   if (!o.sliding_window) return;
   if (f.has("layer_types")) {
     for (const std::string& kind : f.texts("layer_types")) {

@@ -81,6 +81,20 @@ TEST_CASE("transformers reads the folders that are written") {
   CHECK(code == 0);
 }
 
+TEST_CASE("a window that a file does not name is the family's, and null is none") {
+  const auto window = [](const std::string& field) {
+    return llm::parse_config(
+               R"({"model_type": "mistral", "vocab_size": 9, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
+                                 "num_attention_heads": 2, "max_position_embeddings": 16)" +
+                   field + "}",
+               "config")
+        .sliding_window;
+  };
+  CHECK(window("") == 4096);
+  CHECK(window(", \"sliding_window\": null") == 0);
+  CHECK(window(", \"sliding_window\": 5") == 5);
+}
+
 TEST_CASE("folders that are none, or of models that are not known, are refused by file and field") {
   const auto refused = [&](const std::string& family, const std::function<void(nlohmann::json&)>& change,
                            const std::string& text) {
