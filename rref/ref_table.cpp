@@ -1,6 +1,7 @@
 #include "rref/ref_table.h"
 
 #include <map>
+#include <thread>
 
 #include "core/base/fork.h"
 #include "core/base/seed_stream.h"
@@ -10,8 +11,8 @@
 
 namespace troupe::internal::rref {
 
-Handle::Handle(std::shared_ptr<RefTable> table, ObjectId id, const std::string& type)
-    : table_(std::move(table)), id_(id), type_(table_->keep_type(type)) {}
+Handle::Handle(std::shared_ptr<RefTable> table, ObjectId id, const std::string& type, std::string path)
+    : table_(std::move(table)), id_(id), type_(table_->keep_type(type)), path_(std::move(path)) {}
 Handle::~Handle() {
   if (!in_refused_child()) table_->dropped(id_);  // it is the parent's
 }
@@ -167,7 +168,7 @@ HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, uint64_t cons
       owner_.create(id, owner);
       creations_.begin(id);
     }
-    auto handle = std::make_shared<Handle>(shared_from_this(), id, type);
+    auto handle = std::make_shared<Handle>(shared_from_this(), id, type, path);
     create(id, type, constructor, std::move(args), name, seed, std::move(path));
     return handle;
   }
@@ -178,7 +179,7 @@ HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, uint64_t cons
     if (detached_) throw_error(ErrorKind::cancelled, "[spawn] the cluster has been shut down");
     holder_.created(id);
   }
-  auto handle = std::make_shared<Handle>(shared_from_this(), id, type);
+  auto handle = std::make_shared<Handle>(shared_from_this(), id, type, path);
   if (const auto why = kSpawn.tell(worker, owner, id.number, type, constructor, std::move(args), name, seed,
                                    std::move(path))) {
     Lock lock(mutex_);
@@ -188,7 +189,22 @@ HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, uint64_t cons
   return handle;
 }
 
+RefTable::SpawnAs::SpawnAs(RefTable& table, std::string path)
+    : table_(table), random_(current_stream().position()) {
+  Lock lock(table_.mutex_);
+  table_.paths_[std::this_thread::get_id()] = std::move(path);
+}
+RefTable::SpawnAs::~SpawnAs() {
+  current_stream().set_position(random_);
+  Lock lock(table_.mutex_);
+  table_.paths_.erase(std::this_thread::get_id());
+}
+
 std::string RefTable::path_of_next(const std::string& kind) {
+  {
+    Lock lock(mutex_);
+    if (const auto as = paths_.find(std::this_thread::get_id()); as != paths_.end()) return as->second;
+  }
   if (const auto cell = frame().actor)
     return cell->path() + "/" + kind + "#" + std::to_string(cell->count(kind));
   const actors::Worker& worker = this->worker();

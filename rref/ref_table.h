@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <unordered_map>
 #include <unordered_set>
@@ -14,6 +15,7 @@
 
 #include "actors/cell/interceptor.h"
 #include "actors/worker/worker.h"
+#include "core/base/generator.h"
 #include "core/base/mutex.h"
 #include "rref/handle.h"
 #include "rref/name_table.h"
@@ -50,6 +52,18 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   /// A path for the next thing of that kind that the current actor makes, or the program's own code here: the
   /// same in every run, wherever actors live, as long as each makes its things in the same order.
   std::string path_of_next(const std::string& kind);
+  /// While one is alive, what this thread spawns has that path, as if it were the actor that had it before:
+  /// no count moves for it, nor the thread's stream of random numbers.
+  class SpawnAs {
+   public:
+    SpawnAs(RefTable& table, std::string path);
+    SpawnAs(const SpawnAs&) = delete;
+    ~SpawnAs();
+
+   private:
+    RefTable& table_;
+    const Generator::Position random_;
+  };
   /// Calls a method whose result stays with the actor's worker; a reference to it. Does not wait.
   HandlePtr remote(const Handle& actor, const char* method, const std::string& type, ValueList args,
                    actors::CallOptions options);
@@ -160,6 +174,7 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   bool detached_ TROUPE_GUARDED_BY(mutex_) = false;
   OwnerTable owner_ TROUPE_GUARDED_BY(mutex_);
   HolderTable holder_ TROUPE_GUARDED_BY(mutex_);
+  std::map<std::thread::id, std::string> paths_ TROUPE_GUARDED_BY(mutex_);  // SpawnAs has given
   std::map<std::string, int64_t> counts_ TROUPE_GUARDED_BY(mutex_);  // of things that the program named
   std::unordered_map<uint64_t, Pin> pins_ TROUPE_GUARDED_BY(mutex_);
   uint64_t last_pin_ TROUPE_GUARDED_BY(mutex_) = 0;

@@ -25,8 +25,15 @@ std::vector<AnyRef> references_in(ValueList list) {
 
 }  // namespace
 
-Replicas::Replicas(std::vector<AnyRef> actors, const parallel::DataParallelOptions& options)
-    : AnyDataParallel(actors, Group(actors), options), actors_(std::move(actors)) {}
+Replicas::Replicas(std::vector<AnyRef> actors, const parallel::DataParallelOptions& options, Make make)
+    : AnyDataParallel(actors, Group(actors), options), make_(std::move(make)) {}
+
+AnyRef Replicas::make_replica(const Place& worker) {
+  if (make_) return make_(worker);
+  throw_invalid(
+      "[data parallel] these replicas were given as references, and nobody knows how to make another one: "
+      "give the module");
+}
 
 std::shared_ptr<Replicas> Replicas::make(Session& session, Value model, ValueMap given) {
   Options options(std::move(given), "[data parallel]");
@@ -39,6 +46,7 @@ std::shared_ptr<Replicas> Replicas::make(Session& session, Value model, ValueMap
   out.gather = parallel::per_named(options.take("gather", std::string("use")));
   out.reduce = parallel::per_named(options.take("reduce", std::string("use")));
   std::vector<AnyRef> actors;
+  Make make;
   if (auto* list = model.get_if<ValueList>()) {
     actors = references_in(std::move(*list));
   } else {
@@ -49,10 +57,11 @@ std::shared_ptr<Replicas> Replicas::make(Session& session, Value model, ValueMap
     else
       places = places_of(on, "[data parallel]");
     const char* const type = out.shard == parallel::Shard::all ? "ShardedModule" : "Module";
-    for (const Place& place : places) actors.push_back(session.spawn(type, place, {model}));
+    make = [&session, type, model](const Place& place) { return session.spawn(type, place, {model}); };
+    for (const Place& place : places) actors.push_back(make(place));
   }
   options.end();
-  return std::shared_ptr<Replicas>(new Replicas(std::move(actors), out));
+  return std::shared_ptr<Replicas>(new Replicas(std::move(actors), out, std::move(make)));
 }
 
 // A tensor, or a list of one and what it counts for.
@@ -82,9 +91,9 @@ Future<Tensor> Replicas::call(Session& session, Join join, const std::string& me
   if (splits.empty())
     throw_invalid(
         "[data parallel] no argument is divided over the replicas: write split(x) for those that have rows");
-  values = session.arguments(actors_.front(), method, std::move(values), {});
+  values = session.arguments(actors().front(), method, std::move(values), {});
   return forward(rows_of(divided, size()), join, method,
-                 [actors = actors_, values, splits, method](size_t r, uint64_t joint) {
+                 [actors = actors(), values, splits, method](size_t r, uint64_t joint) {
                    ValueList own = values;
                    for (const auto& [place, split] : splits) own[place] = split.part(r, actors.size());
                    return actors[r].call(method, std::move(own), {.joint = joint}).then(given_by);

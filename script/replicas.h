@@ -1,5 +1,6 @@
 // Data parallel training by name.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <variant>
@@ -19,7 +20,7 @@ class Replicas : public parallel::AnyDataParallel {
   /// for others.
   static std::shared_ptr<Replicas> make(Session& session, Value model, ValueMap options);
 
-  const std::vector<AnyRef>& actors() const { return actors_; }
+  const std::vector<AnyRef>& actors() const { return members(); }
   using Argument = std::variant<Value, parallel::Split>;
   /// DataParallel::mean() and rows() of a method. On the session's thread, in the step that it is part of.
   Future<Tensor> mean(Session& session, const std::string& method, const std::vector<Argument>& args) {
@@ -30,11 +31,14 @@ class Replicas : public parallel::AnyDataParallel {
   }
 
  private:
-  Replicas(std::vector<AnyRef> actors, const parallel::DataParallelOptions& options);
+  using Make = std::function<AnyRef(const Place&)>;
+  Replicas(std::vector<AnyRef> actors, const parallel::DataParallelOptions& options, Make make);
+  AnyRef make_replica(const Place& worker) override;
+  void replicas_changed(const std::vector<AnyRef>&) override {}
   Future<Tensor> call(Session& session, Join join, const std::string& method,
                       const std::vector<Argument>& args);
   static Given given_by(const Value& result);
-  std::vector<AnyRef> actors_;
+  const Make make_;
 };
 
 }  // namespace troupe::script

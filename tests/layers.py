@@ -43,7 +43,7 @@ REFERENCE = re.compile(r"\s+const [\w:<>, ]+& (\w+)\([^()]*\) const\s*(?:noexcep
 # Of what others own, or private, or of a container (as std), or in classes of which there are no temporaries.
 ELSEWHERE = {
     "ops/dispatch/op.h": {"shape"}, "ops/dispatch/attrs.h": {"find"}, "core/tensor/tensor_methods.h": {"self"}, "data/formats/safetensors.h": {"find"},
-    "rref/any_ref.h": {"checked_as"}, "rref/handle.h": {"id", "type"}, "rref/here.h": {"name"}, "rref/name_table.h": {"all"},
+    "rref/any_ref.h": {"checked_as"}, "rref/handle.h": {"id", "path", "type"}, "rref/here.h": {"name"}, "rref/name_table.h": {"all"},
     "parallel/server/server_base.h": {"consistency"}, "core/base/small_vector.h": {"back"},
 }
 # What the locale of a program changes: "0.5" read as 0, printed as 0,5; letters. Numbers are read by std::from_chars and

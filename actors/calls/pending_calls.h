@@ -70,6 +70,8 @@ class PendingCalls {
 
   /// A number for a new call.
   uint64_t next_id() { return ++last_; }
+  /// The number of the last call that was made.
+  uint64_t last_id() const { return last_; }
   struct Added {
     enum { leaves, waits, refused } verdict = leaves;
     bool sooner = false;        ///< its deadline is before that of every sweep planned so far

@@ -64,8 +64,18 @@ void Members::list(WorkerId id) {
 }
 
 std::vector<Promise<void>> Members::take_waiting(const std::string& name) {
-  const auto node = waiting_.extract(name);
-  return node ? std::move(node.mapped()) : std::vector<Promise<void>>{};
+  std::vector<Promise<void>> all;
+  for (const char* key : {name.c_str(), ""})
+    if (const auto node = waiting_.extract(key))
+      all.insert(all.end(), node.mapped().begin(), node.mapped().end());
+  return all;
+}
+
+Future<void> Members::next_listed() {
+  const Promise<void> promise;
+  Lock lock(mutex_);
+  waiting_[""].push_back(promise);
+  return promise.future();
 }
 
 Future<void> Members::listed(const std::string& name) {

@@ -40,6 +40,8 @@ class Members {
   void list(WorkerId id);
   /// Ready once a worker of that name is listed.
   Future<void> listed(const std::string& name);
+  /// Ready once another worker is listed.
+  Future<void> next_listed();
   /// The worker is about to leave: not in all() any more, and when its connection ends, `why` is the reason.
   void leaves(WorkerId id, const Error& why);
   std::optional<Error> leaving(WorkerId id) const;
@@ -68,7 +70,7 @@ class Members {
   };
   const Entry* locate(WorkerId id) const TROUPE_REQUIRES(mutex_);
   std::string names() const TROUPE_REQUIRES(mutex_);
-  /// Who waits for that name, to be told once mutex_ is free.
+  /// Who waits for that name, or for anybody, to be told once mutex_ is free.
   std::vector<Promise<void>> take_waiting(const std::string& name) TROUPE_REQUIRES(mutex_);
   std::function<void()> changed_ = [] {};
   mutable Mutex mutex_;

@@ -46,26 +46,33 @@ struct AnyDataParallel::Shared {
 
 AnyDataParallel::AnyDataParallel(std::vector<AnyRef> replicas, const Group& group,
                                  const DataParallelOptions& options)
-    : replicas_(std::move(replicas)) {
+    : options_(options), replicas_(std::move(replicas)) {
   if (replicas_.empty()) throw_invalid("[data parallel] the group has no members");
-  internal::actors::Worker& worker = replicas_.front().worker();
+  ready_ = join(replicas_, group, false, shared_);
+}
+
+Future<void> AnyDataParallel::join(const std::vector<AnyRef>& all, const Group& group, bool again,
+                                   std::shared_ptr<const Shared>& into) const {
+  internal::actors::Worker& worker = all.front().worker();
   auto shared = std::make_shared<Shared>();
   shared->key = "data:" + worker.name() + ":" + std::to_string(worker.next_number());
-  shared->replicas = replicas_;
-  shared->joint = std::make_unique<internal::rref::JointCalls>(replicas_.front());
-  shared->ways = {options.shard, options.gather, options.reduce};
+  shared->replicas = all;
+  shared->joint = std::make_unique<internal::rref::JointCalls>(all.front());
+  shared->ways = {options_.shard, options_.gather, options_.reduce};
   std::vector<Future<int64_t>> joined;
-  for (const AnyRef& r : replicas_)
+  for (const AnyRef& r : all)
     joined.push_back(kJoin.ask(
-        r, {shared->key, shared->key, group, options.buckets.first, options.buckets.others,
-            options.compression, static_cast<int64_t>(options.shard), static_cast<int64_t>(options.gather),
-            static_cast<int64_t>(options.reduce), options.buffers}));
+        r, {shared->key, shared->key, group, options_.buckets.first, options_.buckets.others,
+            options_.compression, static_cast<int64_t>(options_.shard), static_cast<int64_t>(options_.gather),
+            static_cast<int64_t>(options_.reduce), options_.buffers, again}));
+  into = shared;
   // Those that wait for one that cannot join go on at once.
-  ready_ = all(joined, OnError::at_once).then([shared](const std::vector<int64_t>& buffers) {
+  return troupe::all(joined, OnError::at_once).then([shared](const std::vector<int64_t>& buffers) {
     shared->buffers = buffers.front();
   });
-  shared_ = std::move(shared);
 }
+
+bool AnyDataParallel::divides() const { return options_.shard != Shard::none; }
 
 AnyDataParallel::~AnyDataParallel() {
   for (const AnyRef& r : replicas_) {

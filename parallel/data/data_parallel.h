@@ -11,6 +11,7 @@
 
 #include "autograd/distributed/optim/module_actor.h"
 #include "collective/group.h"
+#include "core/base/listed.h"
 #include "core/graph/stateful.h"
 #include "parallel/data/buckets.h"
 #include "parallel/data/gradient_reducer.h"
@@ -49,11 +50,19 @@ struct Split {
 inline Split split(Tensor x) { return {std::move(x), {}}; }
 inline Split split(Tensors parts) { return {{}, std::move(parts)}; }
 
+/// Who is a replica from now on, in AnyDataParallel::reform().
+struct ReplicaSeat {
+  std::optional<size_t> stays;  ///< the rank until now of one that stays; empty: a new one
+  std::string worker;           ///< of a new one
+  std::string path;             ///< that it takes from another one; empty: its own
+  StateDict own;                ///< what that one had for itself; empty: it draws random numbers of its own
+};
+
 /// What DataParallel is for any model.
-class AnyDataParallel {
+class AnyDataParallel : public internal::Listed<AnyDataParallel> {
  public:
   AnyDataParallel(const AnyDataParallel&) = delete;
-  ~AnyDataParallel();
+  virtual ~AnyDataParallel();
 
   /// For optim::Distributed<O> optimizer(net, {...}): all replicas. Norms of gradients count one of them.
   operator std::vector<AnyRef>() const { return replicas_; }
@@ -70,11 +79,35 @@ class AnyDataParallel {
   Future<StateDict> state_dict() const;
   /// The bytes that each replica keeps and sent in the last step, beside the formulas; str() is a table.
   Future<ReplicasReport> report() const;
+  /// The replica of that rank is another actor from now on, on that worker. It begins with the parameters,
+  /// buffers and optimizers' states of the others, straight from one of them; and where the one before lives,
+  /// with what that has for itself: random numbers, its own buffers, Keep. Names and paths are those of the
+  /// one before; optimizers follow. Between two steps, with Shard::none: else `invalid`. Waits.
+  void replace(size_t rank, const Place& worker);
+  /// A replica goes, and nobody comes in its place: those behind it move up a rank.
+  void shrink(size_t rank);
+  /// One more replica comes, as the last rank.
+  void grow(const Place& worker);
   /// All replicas take these. `invalid`, naming what differs, if names or shapes do not fit.
   Future<void> load_state_dict(const StateDict& state) const;
 
+  // ---- not for users: attempts at steps
+  const std::vector<AnyRef>& members() const& { return replicas_; }
+  std::vector<AnyRef> members() && { return std::move(replicas_); }
+  bool divides() const;
+  /// These from now on, one of which at least stays. If it fails, no step can be made before another one has
+  /// gone well.
+  void reform(const std::vector<ReplicaSeat>& seats);
+  /// All keep what forward passes change, as step `number` begins; what each has for itself.
+  Future<std::vector<StateDict>> keep_points(int64_t number) const;
+  /// Replicas of these ranks go back to that point.
+  Future<void> undo(int64_t number, const std::vector<size_t>& ranks) const;
+
  protected:
   AnyDataParallel(std::vector<AnyRef> replicas, const Group& group, const DataParallelOptions& options);
+  /// One more, on that worker, made as the others were. `invalid` if nobody knows how.
+  virtual AnyRef make_replica(const Place& worker) = 0;
+  virtual void replicas_changed(const std::vector<AnyRef>& now) = 0;
   /// What a replica's method gave, and what it counts for; empty: its rows.
   struct Given {
     Tensor value;
@@ -95,6 +128,12 @@ class AnyDataParallel {
                               const std::string& what, const CallReplica& call, bool record);
   static Tensor mean_of(const std::vector<Given>& came, const std::vector<int64_t>& rows,
                         const Tensors& anchors, const std::string& what);
+  /// The order to join, and what calls keep once all have.
+  Future<void> join(const std::vector<AnyRef>& all, const Group& group, bool again,
+                    std::shared_ptr<const Shared>& shared) const;
+  void reform_or_restore(const std::vector<ReplicaSeat>& seats);
+  std::vector<ReplicaSeat> seats() const;
+  const DataParallelOptions options_;
   std::vector<AnyRef> replicas_;
   std::shared_ptr<const Shared> shared_;
   Future<void> ready_;
@@ -135,11 +174,15 @@ class DataParallel : public AnyDataParallel {
   /// Net(args...) on each worker. Does not wait.
   template <class... A>
   DataParallel(const Here& here, const Group& group, const DataParallelOptions& options, A&&... args)
-      : DataParallel(spawn(here, group, args...), options) {}
+      : DataParallel(spawn(here, group, args...), options) {
+    make_ = [here, args = std::tuple<std::decay_t<A>...>(args...)](const Place& worker) {
+      return std::apply([&](const auto&... a) { return here.template spawn<Replica>(worker, a...); }, args);
+    };
+  }
   template <class... A>
   requires(!std::is_same_v<std::decay_t<A>, DataParallelOptions> && ...)  //
       DataParallel(const Here& here, const Group& group, A&&... args)
-      : DataParallel(spawn(here, group, args...), DataParallelOptions()) {}
+      : DataParallel(here, group, DataParallelOptions(), std::forward<A>(args)...) {}
   /// Of actors that are there.
   explicit DataParallel(std::vector<RRef<Replica>> replicas, const DataParallelOptions& options = {})
       : AnyDataParallel({replicas.begin(), replicas.end()}, Group(replicas), options),
@@ -198,7 +241,18 @@ class DataParallel : public AnyDataParallel {
                          all);
                    });
   }
+  AnyRef make_replica(const Place& worker) override {
+    if (make_) return make_(worker);
+    throw_invalid(
+        "[data parallel] these replicas were given as references, and nobody knows how to make another one: "
+        "let DataParallel spawn them");
+  }
+  void replicas_changed(const std::vector<AnyRef>& now) override {
+    replicas_.clear();
+    for (const AnyRef& r : now) replicas_.push_back(r.as<Replica>());
+  }
   std::vector<RRef<Replica>> replicas_;
+  std::function<RRef<Replica>(const Place&)> make_;
 };
 
 }  // namespace troupe::parallel

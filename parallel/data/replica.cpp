@@ -16,6 +16,7 @@
 #include "core/tensor/creation.h"
 #include "ops/ops.h"
 #include "parallel/data/reducer_names.h"
+#include "parallel/data/replica_points.h"
 #include "parallel/data/replica_reducer.h"
 #include "parallel/data/shared_buffers.h"
 #include "parallel/sharded/cut_parts.h"
@@ -119,7 +120,14 @@ Tensors whole_in(const Tensors& parameters, const Tensors& updated) {
   return all;
 }
 
+void leave_all() {
+  all_joined().clear();
+  optim::ModelPart::here()->leave_out_of_norms(kReplica, {});
+  optim::ModelPart::here()->be_replica({});
+}
+
 Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
+  if (order.again) leave_all();
   if (is_replica())  // their passes would wait for those that are not among these
     throw_invalid(
         "[data parallel] actor " + internal::actors::current_cell()->label() +
@@ -149,6 +157,11 @@ Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
   all_joined()[order.key] = here;
   if (order.group.rank() > 0)
     model->leave_out_of_norms(kReplica, whole_in(parameters, here->reducer->pieces()));
+  if (order.again) {
+    if (order.buffers) here->buffers = SharedBuffers(std::move(buffers));
+    if (order.group.rank() > 0) here->buffers.differ();
+    co_return static_cast<int64_t>(here->buffers.all().size());
+  }
   Tensors all = parameters;
   all.insert(all.end(), buffers.begin(), buffers.end());
   const auto mine = random_places(held);
@@ -225,9 +238,7 @@ void load_state_dict(Actor& actor, const std::string& key, const StateDict& stat
 void set_accumulating(const std::string& key, bool on) { joined(key)->reducer.set_accumulating(on); }
 
 void leave_replicas(const std::string& key) {
-  if (!all_joined().erase(key)) return;
-  optim::ModelPart::here()->leave_out_of_norms(kReplica, {});
-  optim::ModelPart::here()->be_replica({});
+  if (find_joined(key)) leave_all();
 }
 
 }  // namespace
@@ -243,6 +254,7 @@ void install_replicas(internal::actors::Worker& worker) {
   serve<kState, state_dict>(worker);
   serve<kLoadState, load_state_dict>(worker);
   serve<kLeave, leave_replicas>(worker);
+  install_points(worker);
 }
 
 void set_share(const std::string& key, double share) { joined(key)->parts.set_share(share); }

@@ -14,6 +14,8 @@ class SharedBuffers {
   SharedBuffers() = default;
   /// They are those of the first.
   explicit SharedBuffers(Tensors all);
+  /// On one that is not the first: they may differ from those of the first.
+  void differ() { numbers_.assign(numbers_.size(), -1); }
   const Tensors& all() const& { return all_; }
   Tensors all() && { return all_; }
 

@@ -72,6 +72,7 @@ class Process {
                                "LOCAL_RANK",
                                "LOCAL_WORLD_SIZE",
                                "TROUPE_JOB",
+                               "TROUPE_ELASTIC",
                                "TROUPE_TLS",
                                "TROUPE_NUM_THREADS"})
         unsetenv(name);

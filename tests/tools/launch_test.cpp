@@ -69,6 +69,31 @@ TEST_CASE("a rehearsal is of one host, and its workers hear of it by a variable"
   CHECK(environment(options, 1, job).at("TROUPE_REHEARSAL") == "12:6:/tmp/d");
 }
 
+TEST_CASE("an elastic run says how few and how many workers there may be, and what it does not go with") {
+  CHECK_FALSE(parsed({"p"}).elastic);
+  const auto same = parsed({"-n", "4", "--elastic", "p", "--elastic=9"});
+  REQUIRE(same.elastic);
+  CHECK((same.elastic->least == 4 && same.elastic->most == 4 && same.elastic->spares == 0));
+  CHECK(same.command == std::vector<std::string>{"p", "--elastic=9"});
+  const auto some = parsed({"-n", "4", "--elastic=2:6", "--spares", "1", "--wait", "5", "p"});
+  REQUIRE(some.elastic);
+  CHECK((some.elastic->least == 2 && some.elastic->most == 6 && some.elastic->wait == 5));
+  CHECK(some.world_size() == 5);
+  CHECK(parsed({"-n", "4", "--elastic=3", "p"}).elastic->least == 3);
+  const Job job = job_with(parsed({"-n", "4", "--elastic=2:6", "--spares", "1", "/bin/true"}), {});
+  const auto options = parsed({"-n", "4", "--elastic=2:6", "--spares", "1", "/bin/true"});
+  CHECK(environment(options, 4, job).at("WORLD_SIZE") == "5");
+  CHECK(environment(options, 4, job).at("TROUPE_ELASTIC") == "2:6:4:30");
+  CHECK(environment(options, 7, job).at("WORLD_SIZE") == "8");  // it comes later
+  for (const char* text : {"--elastic=5", "--elastic=0:6", "--elastic=2:3", "--elastic=a", "--elastic=2:6:1"})
+    CHECK_THAT(refusal({"-n", "4", text, "p"}), Catch::Contains("expected how few and how many"));
+  CHECK_THAT(refusal({"--spares", "1", "p"}), Catch::Contains("give --elastic as well"));
+  CHECK_THAT(refusal({"--elastic", "--keep-going", "p"}), Catch::Contains("give one"));
+  CHECK_THAT(refusal({"--elastic", "--rehearse", "p"}), Catch::Contains("without --elastic"));
+  CHECK_THAT(refusal({"--elastic", "-H", "a:1,b:1", "p"}), Catch::Contains("give -n alone"));
+  CHECK_THAT(refusal({"--elastic", "--nnodes", "2", "--master-addr", "a", "p"}), Catch::Contains("-n alone"));
+}
+
 TEST_CASE("flags of run end at the program", "[launch]") {
   const auto options = parsed({"-n", "3", "--grace", "0.5", "sh", "-n", "7", "--unknown", "--", "--help"});
   CHECK(options.processes == 3);

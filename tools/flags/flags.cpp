@@ -82,6 +82,11 @@ struct Flags::Parser {
   T& keep(T initial) {
     return std::get<T>(kept.emplace_back(std::move(initial)));
   }
+  struct ValuedSwitch {
+    std::vector<std::string> given;  // "true" without a value
+    std::optional<std::string>* value;
+  };
+  std::deque<ValuedSwitch> switches;
   std::string rest_name, rest_help, goals, footer;
   struct Output {
     std::string flag;
@@ -239,6 +244,15 @@ Flags& Flags::add(const std::string& name, bool& value, const std::string& help)
   return *this;
 }
 
+Flags& Flags::add(const std::string& name, std::optional<std::string>& value, const std::string& type,
+                  const std::string& help) {
+  parser_->remember(name, "", help, "");
+  parser_->rows.back().left += "[=" + type + "]";
+  parser_->switches.push_back({{}, &value});
+  parser_->app.add_flag(with_underscores(name), parser_->switches.back().given);
+  return *this;
+}
+
 const int64_t& Flags::whole(const std::string& name, int64_t initial, const std::string& help,
                             Range range) & {
   auto& value = parser_->keep(initial);
@@ -333,6 +347,8 @@ std::optional<int> Flags::parse(const std::vector<std::string>& arguments, std::
     auto read = parser_->with_empty_values(arguments);
     std::ranges::reverse(read);  // as CLI11 takes them
     parser_->app.parse(std::move(read));
+    for (const auto& [given, value] : parser_->switches)
+      if (!given.empty()) *value = given.back() == "true" ? "" : given.back();
     auto wrong = parser_->leftovers();
     if (wrong.empty()) wrong = parser_->without_folder();
     return wrong.empty() ? std::nullopt : std::optional(refuse(wrong));

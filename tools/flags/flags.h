@@ -51,6 +51,9 @@ class Flags {
              std::vector<std::string> choices = {});
   /// A switch: true when given.
   Flags& add(const std::string& name, bool& value, const std::string& help);
+  /// A switch that may have a value, as --elastic or --elastic=2:6: `value` is then "" or that.
+  Flags& add(const std::string& name, std::optional<std::string>& value, const std::string& type,
+             const std::string& help);
   // The same for values that the Flags keep: references that are good as long as they are, so of Flags
   // with a name only.
   ///

@@ -142,7 +142,9 @@ Job make_job(const RunOptions& options, const Getenv& env, int64_t restart) {
 }
 
 Share share_of(const RunOptions& options, int64_t node) {
-  if (options.hosts.empty()) return {node, node * options.processes, options.processes};
+  if (options.hosts.empty())
+    return {node, node * options.processes,
+            options.processes + (options.elastic ? options.elastic->spares : 0)};
   Share share{node, 0, options.hosts[size_t(node)].processes};
   for (int64_t before = 0; before < node; ++before) share.first += options.hosts[size_t(before)].processes;
   return share;
@@ -159,6 +161,9 @@ Variables common_variables(const RunOptions& options, const Job& job, const Shar
                 {"TROUPE_JOB", job.id},
                 {"TROUPE_TOKEN", job.token},
                 {"TROUPE_RESTART", text(job.restart)}};
+  if (const auto& e = options.elastic)
+    all.emplace_back("TROUPE_ELASTIC",
+                     fmt::format("{}:{}:{}:{}", e->least, e->most, options.processes, e->wait));
   if (options.control) all.emplace_back("TROUPE_CONTROL", "1");
   if (!options.rehearsal.empty()) all.emplace_back(internal::Rehearsal::kVariable, options.rehearsal);
   return all;
@@ -170,7 +175,10 @@ Variables numbers_of(int64_t rank, int64_t local) {
 
 Variables variables_of(const RunOptions& options, const Job& job, const Share& share, int64_t local) {
   auto all = numbers_of(share.first + local, local);
-  const auto common = common_variables(options, job, share);
+  auto common = common_variables(options, job, share);
+  if (local >= share.processes)  // it comes later
+    for (auto& [name, value] : common)
+      if (name == "WORLD_SIZE") value = std::to_string(share.first + local + 1);
   all.insert(all.begin() + 1, common.begin(), common.end());
   return all;
 }

@@ -73,8 +73,55 @@ void parse_endpoint(const std::string& text, RunOptions& options) {
 struct Given {
   std::optional<int64_t> processes, node_rank;
   std::string hosts, hostfile, endpoint, exported, tee, redirects;
+  std::optional<std::string> elastic;
+  std::optional<int64_t> spares, wait;
   bool standalone = false;
 };
+
+// "" is as many as there are at the start; "2:6", "2" or ":6".
+void combine_elastic(const Given& given, RunOptions& options) {
+  if (!given.elastic) {
+    if (given.spares || given.wait)
+      throw_invalid(fmt::format("{} is about a job whose workers come and go: give --elastic as well",
+                                given.spares ? "--spares" : "--wait"));
+    return;
+  }
+  if (options.keep_going)
+    throw_invalid(
+        "--keep-going and --elastic both say what becomes of the job when a worker is lost; give one");
+  if (options.rehearse) throw_invalid("--rehearse kills workers itself; it goes without --elastic");
+  if (options.nodes > 1 || !options.hosts.empty())
+    throw_invalid(
+        "--elastic starts the workers of one host, and these in the place of lost ones: give -n alone");
+  ElasticRun elastic{.least = options.processes, .most = options.processes};
+  if (const std::string& text = *given.elastic; !text.empty()) {
+    const size_t colon = text.find(':');
+    const auto least = whole(text.substr(0, colon), kMostProcesses),
+               most = colon == std::string::npos ? options.processes
+                                                 : whole(text.substr(colon + 1), kMostProcesses);
+    if (!least || !most || *least < 1 || *least > options.processes || *most < options.processes)
+      throw_invalid(fmt::format(
+          "--elastic is '{}'; expected how few and how many workers may be there, around the {} of -n, "
+          "as --elastic=1:{}",
+          shown(text), options.processes, 2 * options.processes));
+    elastic.least = *least, elastic.most = *most;
+  }
+  elastic.spares = given.spares.value_or(0);
+  if (given.wait) elastic.wait = static_cast<double>(*given.wait);
+  options.elastic = elastic;
+}
+
+void add_elastic(Flags& flags, Given& given) {
+  flags
+      .add("--elastic", given.elastic, "FEW:MANY",
+           "start another worker for each that is killed or leaves (SIGTERM); the job goes on in place, with "
+           "FEW "
+           "at once, and takes up to MANY")
+      .add("--spares", given.spares, "workers beside those of -n that wait for that (0 unless given)",
+           {0, kMostProcesses})
+      .add("--wait", given.wait, "seconds for a worker, where there are too few (30 unless given)",
+           {1, 86400});
+}
 
 void combine(const Given& given, RunOptions& options) {
   options.processes = given.processes.value_or(1);
@@ -140,7 +187,7 @@ void combine(const Given& given, RunOptions& options) {
 }  // namespace
 
 int64_t RunOptions::world_size() const {
-  if (hosts.empty()) return processes * nodes;
+  if (hosts.empty()) return processes * nodes + (elastic ? elastic->spares : 0);
   return std::accumulate(hosts.begin(), hosts.end(), int64_t{0},
                          [](int64_t sum, const Host& host) { return sum + host.processes; });
 }
@@ -193,6 +240,7 @@ std::optional<int> parse_run(const std::vector<std::string>& arguments, RunOptio
       .add("--prefix-all", options.prefix_all, "prefix the driver's output as well")
       .add("--dry-run", options.dry_run, "print what would be started, and start nothing")
       .add("--check", options.check, "print what is found here and on the hosts, and start nothing");
+  add_elastic(flags, given);
   flags.footer(
       "The secret: --token-file, else TROUPE_TOKEN, else TROUPE_TOKEN_FILE, else a random one; with --nnodes "
       "~/.config/troupe/token.\n"
@@ -203,6 +251,7 @@ std::optional<int> parse_run(const std::vector<std::string>& arguments, RunOptio
   if (auto code = flags.parse(arguments, out, err)) return code;
   try {
     combine(given, options);
+    combine_elastic(given, options);
     return std::nullopt;
   } catch (const Error& e) {
     err << "troupe run: " << without_tag(e.message()) << " (see troupe run --help)\n";

@@ -26,6 +26,13 @@ struct StreamChoice {
   }
 };
 
+/// What --elastic, --spares and --wait say.
+struct ElasticRun {
+  int64_t least = 0, most = 0;  ///< workers, w0 among them
+  int64_t spares = 0;
+  double wait = 30;  ///< seconds for a worker, where there are fewer than `least`
+};
+
 struct RunOptions {
   int64_t processes = 1;  ///< on this host
   int64_t nodes = 1, node_rank = 0;
@@ -40,13 +47,15 @@ struct RunOptions {
   bool chooses_streams = false;  ///< `tee` or `redirects` was given: nothing else goes into log files
   double grace = 12;             ///< seconds between asking processes to end and killing them
   bool prefix_all = false, dry_run = false, check = false;
-  int64_t max_restarts = 0;          ///< of all processes, without a checkpoint between them
-  bool control = false;              ///< guests of the job may call its actors
-  bool rehearse = false;             ///< first steps only, killed and compared
-  std::string rehearsal;             ///< of this run, for its workers; empty: it is none
+  int64_t max_restarts = 0;  ///< of all processes, without a checkpoint between them
+  bool control = false;      ///< guests of the job may call its actors
+  bool rehearse = false;     ///< first steps only, killed and compared
+  std::string rehearsal;     ///< of this run, for its workers; empty: it is none
+  std::optional<ElasticRun> elastic;
   bool keep_going = false;           ///< a worker that fails, other than w0, does not end the job
   std::vector<std::string> command;  ///< program and its arguments; empty only with `check`
 
+  /// How many are started, spares among them.
   int64_t world_size() const;
   /// Of standard output (0) or error (1) of a worker, by its number on its host.
   StreamPlaces places(int64_t local, int stream) const;

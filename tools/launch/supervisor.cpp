@@ -53,7 +53,7 @@ void Supervisor::run() {
     std::tie(workers_say_, word_) = make_pipe();
     const Share share = share_of(options_, options_.node_rank);
     for (int64_t local = 0; local < share.processes; ++local) start(make_worker(share, local), local);
-    word_.reset();
+    if (!options_.elastic) word_.reset();
   } else {
     start_hosts();
   }
@@ -174,6 +174,7 @@ void Supervisor::step() {
     if (polled[i].revents) actions[i]();
   hear_workers();
   judge_meeting();
+  start_newcomers();
   watch_silent_hosts();
   // A worker of this host would die of that itself.
   if (!hosts_.empty() && out_.failure() == EPIPE && phase_ == JobPhase::running) {
@@ -280,6 +281,7 @@ void Supervisor::on_ended(SupervisedWorker& worker, int status, const std::strin
     unread_ = true;
   }
   hear_workers();  // what they had said before
+  if (replaced(ending)) return;
   if (ending.failed() && options_.keep_going && worker.rank != 0 && meeting_ != Meeting::waiting) {
     if (driver_failed_ || phase_ == JobPhase::judging) return;  // it ends with the driver
     say(ending.text() + (phase_ == JobPhase::driver_ended ? ", after w0 had ended with code 0"
@@ -301,6 +303,35 @@ void Supervisor::on_ended(SupervisedWorker& worker, int status, const std::strin
     set_deadline(Seconds(options_.grace));
   } else if (phase_ == JobPhase::running && meeting_ != Meeting::complete) {
     ended_early_.push_back(ending);
+  }
+}
+
+// In an elastic job, whoever is killed, or leaves as it was asked to, is followed by another one. Not who
+// fails by itself: another one would, too.
+bool Supervisor::replaced(const Ending& ending) {
+  if (!options_.elastic || ending.rank == 0 || !ending.failed() || meeting_ != Meeting::complete)
+    return false;
+  const int code = ending.exit_code();
+  if (phase_ == JobPhase::driver_ended || (done_ && phase_ == JobPhase::running)) {
+    if (code != kNeverMet) say(ending.text() + ", as the job ended");  // else it came too late
+    return true;
+  }
+  if (phase_ != JobPhase::running || driver_failed_) return false;
+  const bool comes = ending.killed() || code == 128 + SIGTERM;
+  if (!comes && code == kLostPeer) return false;
+  const auto next = static_cast<int64_t>(workers_.size()) + newcomers_;
+  say(ending.text() +
+      (comes ? fmt::format("; w{} is started for it", next) : "; the job goes on without it (--elastic)"));
+  if (comes) ++newcomers_;
+  return true;
+}
+
+// Their numbers are new: nobody is taken for one that is lost.
+void Supervisor::start_newcomers() {
+  const Share share = share_of(options_, options_.node_rank);
+  for (; newcomers_ > 0; --newcomers_) {
+    const auto local = static_cast<int64_t>(workers_.size());
+    if (phase_ == JobPhase::running) start(make_worker(share, local), local);
   }
 }
 

@@ -76,6 +76,8 @@ class Supervisor {
   void on_signal(const signalfd_siginfo& info);
   void on_stop_request(int signal, bool workers_have_it, const RemoteHost* from = nullptr);
   void on_ended(SupervisedWorker& worker, int status, const std::string& lost = "");
+  bool replaced(const Ending& ending);
+  void start_newcomers();
   void hear_workers();
   void judge_meeting();
   void hear_words(std::string_view words);
@@ -109,6 +111,7 @@ class Supervisor {
   std::optional<SteadyClock::time_point> deadline_, held_since_;
   std::vector<Ending> failures_;
   Descriptor workers_say_, word_;  // both ends of the pipe of net/rendezvous.h
+  int64_t newcomers_ = 0;          // to be started in the place of others
   int64_t joining_ = 0;            // workers besides w0 that wait for the cluster to come together
   std::optional<Ending> driver_;   // how w0 ended, if it did, well
   enum class Meeting { unknown, waiting, complete } meeting_ = Meeting::unknown;

@@ -38,5 +38,7 @@ inline constexpr actors::Service<JobActors(std::string job, int64_t step)> kLoad
 /// serves until then.
 inline constexpr actors::Service<bool(int64_t signal)> kAskToStop{"job.stop",
                                                                   {.timeout = std::chrono::seconds(1)}};
+/// Driver to a worker of an elastic job that has asked so: nothing of the job is on it any more.
+inline constexpr actors::Service<void()> kLetGo{"job.let_go"};
 
 }  // namespace troupe::internal

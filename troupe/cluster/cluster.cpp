@@ -209,7 +209,7 @@ class Coordinated final : public Cluster {
  public:
   Coordinated(const LaunchEnvironment& e, internal::actors::TypeRegistry hosting,
               const ClusterOptions& options, const Future<void>& stop)
-      : Cluster(options),
+      : Cluster(options, e.elastic.value_or(ElasticJob())),
         process_(e, std::move(hosting), options),
         coordinator_(process_.worker(), {0, process_.worker().name(), process_.worker().host(), {e.address}},
                      e.world, options.elastic) {
@@ -217,7 +217,7 @@ class Coordinated final : public Cluster {
     table_ = process_.references();
     internal::kAskToStop.serve(*worker_, [this](const internal::actors::Invocation& call, int64_t signal) {
       if (internal::stop_asked()) return true;
-      if (options_.elastic) return false;  // who comes and goes is not the end of the job
+      if (options_.elastic) return note_leaver(worker_->members().name_of(call.from()));
       return internal::ask_to_stop(signal == SIGINT ? SIGINT : SIGTERM,
                                    worker_->members().name_of(call.from()));
     });
@@ -257,6 +257,7 @@ class Joined final : public WorkerProcess {
  public:
   Joined(const LaunchEnvironment& e, internal::actors::TypeRegistry hosting, const ClusterOptions& options)
       : process_(e, std::move(hosting), options), joiner_(process_.worker()) {
+    internal::kLetGo.serve(process_.worker(), [gone = let_go_] { gone.set(); });
     try {
       process_.open(e, options);
       joiner_.join(e.address, process_.member(), e.world, options.join_timeout,
@@ -290,6 +291,7 @@ class Joined final : public WorkerProcess {
     return joiner_.ended().get();
   }
   void leave() override { joiner_.leave(0).get(); }
+  Future<void> let_go() const override { return let_go_.future(); }
 
  private:
   void disconnect() {
@@ -299,6 +301,7 @@ class Joined final : public WorkerProcess {
   }
   Process process_;
   internal::actors::Joiner joiner_;
+  const Promise<void> let_go_;
 };
 
 }  // namespace
@@ -312,6 +315,7 @@ std::unique_ptr<Cluster> Cluster::coordinate(const LaunchEnvironment& environmen
                                              internal::actors::TypeRegistry hosting, ClusterOptions options,
                                              const Future<void>& stop) {
   options.join_timeout = environment.join_timeout.value_or(options.join_timeout);
+  options.elastic = options.elastic || environment.elastic;
   return std::make_unique<Coordinated>(environment, with_builtin(std::move(hosting)), options, stop);
 }
 
@@ -319,13 +323,56 @@ std::unique_ptr<WorkerProcess> WorkerProcess::join(const LaunchEnvironment& envi
                                                    internal::actors::TypeRegistry hosting,
                                                    ClusterOptions options) {
   options.join_timeout = environment.join_timeout.value_or(options.join_timeout);
+  options.elastic = options.elastic || environment.elastic;
   return std::make_unique<Joined>(environment, with_builtin(std::move(hosting)), options);
 }
 
 std::vector<std::string> Cluster::workers() const {
   std::vector<std::string> names;
-  for (const auto& m : worker_->members().all()) names.push_back(m.name);
+  const internal::Lock lock(members_mutex_);
+  for (const auto& m : worker_->members().all())
+    if (!is_spare(m)) names.push_back(m.name);
   return names;
+}
+
+bool Cluster::is_spare(const internal::actors::Member& member) const {
+  return elastic_job_.start > 0 && member.id >= elastic_job_.start && !used_spares_.contains(member.name);
+}
+
+std::vector<std::string> Cluster::spares() const {
+  std::vector<std::string> names;
+  const internal::Lock lock(members_mutex_);
+  for (const auto& m : worker_->members().all())
+    if (is_spare(m) && !leaving_.contains(m.name)) names.push_back(m.name);
+  return names;
+}
+
+void Cluster::use_spare(const std::string& worker) {
+  const internal::Lock lock(members_mutex_);
+  used_spares_.insert(worker);
+}
+
+void Cluster::let_leave_between_steps() {
+  const internal::Lock lock(members_mutex_);
+  leave_between_steps_ = true;
+}
+
+bool Cluster::note_leaver(const std::string& worker) {
+  const internal::Lock lock(members_mutex_);
+  if (leave_between_steps_) leaving_.insert(worker);
+  return leave_between_steps_;
+}
+
+std::vector<std::string> Cluster::leaving() const {
+  std::vector<std::string> names;
+  const internal::Lock lock(members_mutex_);
+  for (const auto& m : worker_->members().all())
+    if (leaving_.contains(m.name)) names.push_back(m.name);
+  return names;
+}
+
+void Cluster::let_go(const std::string& worker) {
+  (void)internal::kLetGo.tell(*worker_, worker_->members().id_of(worker));
 }
 
 Future<void> Cluster::joined(const std::string& worker) {

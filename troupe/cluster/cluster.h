@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "actors/calls/flow_limits.h"
 #include "actors/cell/methods.h"
 #include "core/base/fork.h"
+#include "core/base/mutex.h"
 #include "rref/here.h"
 #include "troupe/checkpoint/checkpoints.h"
 #include "troupe/launch/launch_environment.h"
@@ -105,7 +107,13 @@ class Cluster {
   operator internal::actors::Worker&() { return *worker_; }
   /// Those of this process: w0, or all.
   virtual std::vector<internal::actors::Worker*> workers_here() const = 0;
+  /// Workers that programs spread over: not spares.
   std::vector<std::string> workers() const;
+  /// Workers of an elastic job (`troupe run --elastic`) that wait for somebody to be lost, with nothing on
+  /// them.
+  std::vector<std::string> spares() const;
+  /// Whether workers come and go, as `troupe run --elastic` or ClusterOptions::elastic has it.
+  bool elastic() const { return options_.elastic; }
   /// Ready once a worker of that name is a member: of an elastic cluster (ClusterOptions), workers join
   /// later.
   Future<void> joined(const std::string& worker);
@@ -121,8 +129,19 @@ class Cluster {
   /// Exit code that the other workers are given at the end; 0 unless set.
   void set_exit_code(int code) { exit_code_ = code; }
 
+  // ---- not for users: attempts at the steps of a job
+  const ElasticJob& elastic_job() const& { return elastic_job_; }
+  ElasticJob elastic_job() && { return elastic_job_; }
+  /// The spare is one of workers() from now on.
+  void use_spare(const std::string& worker);
+  /// Whoever is asked for its end (SIGTERM) waits from now on until it is let go.
+  void let_leave_between_steps();
+  /// Workers that wait so.
+  std::vector<std::string> leaving() const;
+  void let_go(const std::string& worker);
+
  protected:
-  explicit Cluster(const ClusterOptions& options);
+  explicit Cluster(const ClusterOptions& options, const ElasticJob& elastic = {});
   /// Lets no newcomer in any more. Ready when nobody is being let in.
   virtual Future<void> close_doors() { return Future<void>::ready({}); }
   /// Ends all workers; names those that did not answer. Once.
@@ -140,8 +159,16 @@ class Cluster {
   std::shared_ptr<internal::rref::RefTable> table_;
   int exit_code_ = 0;
   ClusterOptions options_;
+  ElasticJob elastic_job_;
+  /// False: it ends at once.
+  bool note_leaver(const std::string& worker);
 
  private:
+  bool is_spare(const internal::actors::Member& member) const TROUPE_REQUIRES(members_mutex_);
+  mutable internal::Mutex members_mutex_;
+  std::set<std::string> used_spares_ TROUPE_GUARDED_BY(members_mutex_);
+  std::set<std::string> leaving_ TROUPE_GUARDED_BY(members_mutex_);
+  bool leave_between_steps_ TROUPE_GUARDED_BY(members_mutex_) = false;
   std::optional<Error> settle_and_look(TimePoint deadline);
   void drop_names(TimePoint deadline);
   std::atomic<bool> ending_{false};
@@ -166,6 +193,8 @@ class WorkerProcess {
   /// here, and later uses of what lives here, fail elsewhere with `disconnected`: "w3 has left the cluster".
   /// `invalid` if the cluster is not elastic.
   virtual void leave() = 0;
+  /// Ready once the driver lets it go, which has asked for its end.
+  virtual Future<void> let_go() const = 0;
 };
 
 }  // namespace troupe

@@ -338,6 +338,11 @@ int Launched::serve(internal::actors::TypeRegistry hosting) {
     watching.end(128 + signals_.received());
     stop.set(128 + signals_.received());
   });
+  process->let_go().on_ready([&](const Result<void>&) {
+    if (!signals_.received()) return;
+    watching.end(128 + signals_.received());
+    stop.set(128 + signals_.received());
+  });
   // A method that this thread runs may keep serve() from returning.
   process->ended().on_ready([&](const Result<int>& r) { watching.end(r.ok() ? r.value() : kExitPeerLost); });
   const int code = code_of([&] { return process->serve(stop.future()); });

@@ -35,7 +35,8 @@ void Cluster::look_for_leaks() {
   if (problem && problem->kind() == ErrorKind::failed) leak_handler()(*problem);
 }
 
-Cluster::Cluster(const ClusterOptions& options) : options_(options) {
+Cluster::Cluster(const ClusterOptions& options, const ElasticJob& elastic)
+    : options_(options), elastic_job_(elastic) {
   if (!options_.leak_check) options_.leak_check = LaunchEnvironment::leak_check();
 }
 

@@ -19,6 +19,7 @@
 #include "data/checkpoint/checkpoint_files.h"
 #include "net/rendezvous.h"
 #include "ops/environment.h"
+#include "troupe/attempt/attempts.h"
 #include "troupe/checkpoint/job_saver.h"
 #include "troupe/checkpoint/rehearsal.h"
 #include "troupe/job/build_id.h"
@@ -68,6 +69,7 @@ struct Job::Parts {
   std::shared_ptr<const void> loop();
   bool stopping() const;
   void check(double number);
+  void attempt(const std::function<void()>& step);
   static Parts*& current() {
     static thread_local Parts* loop = nullptr;
     return loop;
@@ -78,6 +80,7 @@ struct Job::Parts {
   using Event = Committer::Event;
   using Action = Committer::Action;
 
+  bool elastic() const { return cluster_ && cluster_->elastic(); }
   bool on_driver() const { return std::this_thread::get_id() == driver_thread_; }
   std::optional<Error> rest(Duration limit);
   void save(int64_t step, Event why);
@@ -91,7 +94,7 @@ struct Job::Parts {
   void wait();
   void miss();
   void throw_failure(int64_t step, Event why);
-  std::string newest() const;
+  std::string newest() const { return internal::newest_in(dir_); }
   Committer::Actions told(Event event);
   const char* resume() const { return options_.by_flags ? "--resume" : "Checkpoints::resume"; }
   void leave() {
@@ -113,6 +116,7 @@ struct Job::Parts {
   internal::Given given_;                                 // when the job began
   std::optional<internal::Witness> witness_;
   std::weak_ptr<const StopSignal> stop_;  // as long as the loop goes on
+  std::optional<internal::Attempts> attempts_;
   const std::optional<internal::Rehearsal> rehearsal_ = internal::Rehearsal::current();
   Snapshot driver_;                  // its part of one
   datasets::CheckpointIndex index_;  // of the checkpoint that is being made
@@ -223,6 +227,16 @@ void Job::Parts::check(double number) {
           step_, first_, number, *before, witness_->path()));
 }
 
+void Job::Parts::attempt(const std::function<void()>& step) {
+  if (!elastic()) return step();
+  if (!attempts_)
+    attempts_.emplace(*cluster_, [this](const auto& actors, bool other_number) {
+      workers_.moved(actors);
+      repeat_ = repeat_ && !other_number;  // others sum in another order
+    });
+  attempts_->run(step);
+}
+
 std::optional<Error> Job::Parts::rest(Duration limit) {
   if (!cluster_) return std::nullopt;
   Worker& worker = cluster_->worker();
@@ -259,6 +273,7 @@ void Job::Parts::throw_failure(int64_t step, Event why) {
   }
   if (!failure) return;
   const Error& e = *failure;
+  if (e.kind() == ErrorKind::disconnected && elastic() && why != Event::loop_ends) return;  // said, as a miss
   if (e.kind() == ErrorKind::disconnected)
     throw Error(
         e.kind(),
@@ -338,7 +353,7 @@ void Job::Parts::settle() {
   auto problem = rest(kRest);
   if (!problem) return advance(Event::at_rest);
   if (problem->kind() == ErrorKind::cancelled) throw *problem;
-  const bool lost = problem->kind() == ErrorKind::disconnected;
+  const bool lost = problem->kind() == ErrorKind::disconnected && !elastic();
   {
     std::lock_guard lock(mutex_);
     why_ = std::move(problem);
@@ -375,7 +390,7 @@ void Job::Parts::take_snapshots() {
   } catch (...) {
     Error e = current_error();
     if (e.kind() == ErrorKind::cancelled) throw;
-    const bool lost = e.kind() == ErrorKind::disconnected;
+    const bool lost = e.kind() == ErrorKind::disconnected && !elastic();
     {
       std::lock_guard lock(mutex_);
       why_ = std::move(e);
@@ -438,7 +453,7 @@ void Job::Parts::write() {
     }
   } catch (...) {
     Error e = current_error();
-    event = e.kind() == ErrorKind::disconnected ? Event::worker_lost : Event::not_written;
+    event = e.kind() == ErrorKind::disconnected && !elastic() ? Event::worker_lost : Event::not_written;
     std::lock_guard lock(mutex_);
     why_ = std::move(e);
   }
@@ -451,15 +466,6 @@ void Job::Parts::miss() {
   internal::log::warning("[job] no checkpoint of step " +
                          std::to_string(on_driver() ? index_.step : writing_step_) + " in " + dir_ + " (" +
                          newest_one + "): " + why_->what());
-}
-
-std::string Job::Parts::newest() const {
-  try {
-    const auto steps = datasets::committed_steps(dir_);
-    return steps.empty() ? "there is none yet" : "the newest is of step " + std::to_string(steps.back());
-  } catch (const Error& e) {  // of a disk that does not even say that
-    return e.what();
-  }
 }
 
 // Until nothing is written any more, or the last step is to be saved.
@@ -481,19 +487,12 @@ bool Job::resumed() const { return parts_->resumed(); }
 bool Job::stopping() const { return parts_->stopping(); }
 std::shared_ptr<const void> Job::loop() { return parts_->loop(); }
 void Job::check(double number) { parts_->check(number); }
+void Job::attempt(const std::function<void()>& step) { parts_->attempt(step); }
 void Job::check_current(double number) {
   if (Parts* loop = Parts::current()) loop->check(number);
 }
 void internal::before_checkpoints(Job& job, std::function<void()> f) {
   job.parts_->before_checkpoints = std::move(f);
-}
-
-Job::Batch Job::Batches::batch(int64_t step) const {
-  const int64_t n = loader_.batches(), epoch = step / n;
-  if (!epoch_ || number_ != epoch) epoch_ = std::make_unique<datasets::Epoch>(loader_.epoch(epoch));
-  number_ = epoch;
-  auto [x, y, index] = epoch_->batch(step % n);
-  return {std::move(x), std::move(y), epoch, index == n - 1};
 }
 
 }  // namespace troupe

@@ -120,6 +120,19 @@ class Job {
   /// The same over the batches of all epochs: a step for each.
   Batches batches(const datasets::Loader& loader, int64_t epochs) { return {*this, loader, epochs}; }
 
+  /// Calls `step`, the step of a loop: forward and backward passes, then the steps of optimizers. Where
+  /// workers come and go (`troupe run --elastic`), it calls it again if a worker with a replica was lost in
+  /// it, once all that live are as they were before, and another one has come in its place, or the others go
+  /// on. Behind a step that stands nothing is made again. Variables of the driver that the function changes
+  /// need a Keep, unless it does so behind the last optimizer's step. Else it costs nothing.
+  ///
+  ///   for (auto [x, y, epoch, last] : job.batches(loader, 10))
+  ///     job.attempt([&] { ... optimizer.step(context); });
+  ///
+  /// Throws `disconnected` where that cannot be: with replicas that divide state (Shard), with actors that
+  /// are no replicas of a DataParallel, and where too few workers are left.
+  void attempt(const std::function<void()>& step);
+
   /// Whether its loop went on from a checkpoint.
   bool resumed() const;
 

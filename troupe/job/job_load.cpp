@@ -49,6 +49,15 @@ LoadedJob load_all(JobWorkers& workers, const std::string& dir, const std::strin
 
 }  // namespace
 
+std::string newest_in(const std::string& dir) {
+  try {
+    const auto steps = datasets::committed_steps(dir);
+    return steps.empty() ? "there is none yet" : "the newest is of step " + std::to_string(steps.back());
+  } catch (const Error& e) {  // of a disk that does not even say that
+    return e.what();
+  }
+}
+
 Given given_everywhere(JobWorkers& workers) {
   Given out;
   out[kDriver] = given_in(state_of_driver().rest);

@@ -17,6 +17,8 @@ struct LoadedJob {
   Given given;                                ///< when the job began
 };
 
+/// "the newest is of step 12", of a folder of checkpoints.
+std::string newest_in(const std::string& dir);
 /// What this program has given the driver and all actors. At rest, before the loop.
 Given given_everywhere(JobWorkers& workers);
 /// From the checkpoint of a step in `dir`, on all workers, where the job is called `name`. `total`: steps of

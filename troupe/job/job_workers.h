@@ -9,6 +9,7 @@
 
 #include "actors/worker/service.h"
 #include "actors/worker/worker.h"
+#include "troupe/attempt/attempts.h"
 #include "troupe/cluster/cluster.h"
 
 namespace troupe::internal {
@@ -20,6 +21,16 @@ class JobWorkers {
 
   /// Each of the job's actors, and its worker; none until that is known.
   std::optional<std::map<std::string, std::string>> layout;
+
+  /// Checkpoints have the actors where they are now.
+  void moved(const std::vector<MovedActor>& actors) {
+    if (!layout) return;
+    for (const auto& [path, worker] : actors)
+      if (worker.empty())
+        layout->erase(path);
+      else
+        (*layout)[path] = worker;
+  }
 
   int64_t world() const { return cluster_ ? static_cast<int64_t>(cluster_->workers().size()) : 1; }
 

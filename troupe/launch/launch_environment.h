@@ -29,6 +29,15 @@ enum class LeakCheck {
 ///
 /// Where torchrun's agent has MASTER_PORT for a store of its own, which it says with
 /// TORCHELASTIC_USE_AGENT_STORE=True, worker 0 has the port after it (65534 after 65535), on all hosts alike.
+/// How a job goes on when workers come and go: TROUPE_ELASTIC=LEAST:MOST:START:WAIT, as `troupe run
+/// --elastic` sets it.
+struct ElasticJob {
+  int64_t least = 1;       ///< it goes on with so many workers, w0 among them, and waits when there are fewer
+  int64_t most = 1 << 20;  ///< and takes newcomers up to so many
+  int64_t start = 0;       ///< so many does it begin with; others that come are spares. 0: all that are there
+  Duration wait{0};        ///< for newcomers, before it gives up
+};
+
 struct LaunchEnvironment {
   uint32_t rank = 0, world = 1;
   std::string source;        ///< which variables gave the rank: "RANK"
@@ -44,7 +53,8 @@ struct LaunchEnvironment {
   bool polling = true;        ///< TROUPE_POLLING=0: every wait sleeps at once
   bool callers_read = true;   ///< TROUPE_CALLERS_READ=0: a thread that waits leaves reading to another
   bool shared_memory = true;  ///< TROUPE_SHARED_MEMORY=0: between processes of a host, sockets only
-  bool control = false;       ///< TROUPE_CONTROL=1: guests of the job may call its actors
+  std::optional<ElasticJob> elastic;
+  bool control = false;                     ///< TROUPE_CONTROL=1: guests of the job may call its actors
   Encryption encryption = Encryption::off;  ///< TROUPE_TLS=1: between hosts; require: every TCP link
   /// TROUPE_TLS_CERTIFICATE, TROUPE_TLS_KEY, TROUPE_TLS_CA; none: the keys of links follow from the token.
   Certificate certificate;

@@ -94,6 +94,14 @@ std::vector<std::vector<NamedGroup>> named_groups(const std::vector<AnyRef>& act
   return all;
 }
 
+OwnerReport owner_of(const AnyRef& actor) {
+  return {object_name(actor.type(), actor.id()) + " on " + actor.owner_name(), actor.owner_name()};
+}
+
+bool is_among(const AnyRef& actor, const std::vector<AnyRef>& all) {
+  return std::ranges::find(all, actor) != all.end();
+}
+
 }  // namespace
 
 // Whether its parts were created, or why not.
@@ -141,25 +149,27 @@ struct DistributedOptimizer::Made {
 
 DistributedOptimizer::DistributedOptimizer(std::vector<AnyRef> actors, const std::string& name,
                                            const ValueMap& options, std::vector<Group> groups)
-    : actors_(std::move(actors)), options_(holder_of(name, options, groups)) {
+    : actors_(std::move(actors)),
+      name_(name),
+      groups_(std::move(groups)),
+      options_(holder_of(name, options, groups_)) {
   if (actors_.empty()) throw_invalid("[optim] a distributed optimizer needs at least one actor");
   for (size_t i = 0; i < actors_.size(); ++i) {
     const AnyRef& a = actors_[i];
-    owners_.push_back({object_name(a.type(), a.id()) + " on " + a.owner_name(), a.owner_name()});
+    owners_.push_back(owner_of(a));
     for (size_t j = 0; j < i; ++j)
       if (a == actors_[j])
         throw_invalid("[optim] actors " + std::to_string(j) + " and " + std::to_string(i) + " are the same");
   }
   internal::actors::Worker& worker = actors_.front().worker();
   key_ = "optim:" + worker.name() + ":" + std::to_string(worker.next_number());
-  auto named = named_groups(actors_, groups, all_options());
+  auto named = named_groups(actors_, groups_, all_options());
   std::vector<Future<Value>> created;
   for (size_t i = 0; i < actors_.size(); ++i)
     created.push_back(kCreate.send(actors_[i], key_, name, std::move(named[i])));
-  made_ = settled(std::move(created))
-              .then([groups = std::move(groups)](const std::vector<Result<Value>>& answers) {
-                return std::shared_ptr<const Made>(std::make_shared<Made>(answers, groups));
-              });
+  made_ = settled(std::move(created)).then([groups = groups_](const std::vector<Result<Value>>& answers) {
+    return std::shared_ptr<const Made>(std::make_shared<Made>(answers, groups));
+  });
 }
 
 size_t DistributedOptimizer::group_count() const { return options_->group_count(); }
@@ -231,9 +241,15 @@ ValueList DistributedOptimizer::ask_all(const char* what, const Send& send) {
 }
 
 Future<StepReport> DistributedOptimizer::step_by(const autograd::Context& context, double factor) {
+  const std::shared_ptr<StepWatch> watch = watch_;
+  if (watch) watch->before_step(actors_);
   autograd::Context::Guard guard(context);
   return ask([&](size_t i) { return kStep.send(actors_[i], key_, all_options(), factor); })
-      .then([owners = owners_](const auto& answers) { return report_of(owners, answers); });
+      .then([owners = owners_, watch](const auto& answers) {
+        StepReport report = report_of(owners, answers);
+        if (watch) watch->after_step(report);
+        return report;
+      });
 }
 
 Future<StepReport> DistributedOptimizer::try_step(const autograd::Context& context) {
@@ -308,6 +324,13 @@ std::vector<std::map<std::string, Tensor>> DistributedOptimizer::state() {
   return states;
 }
 
+std::map<std::string, Tensor> DistributedOptimizer::state_of(size_t actor) {
+  if (actor >= actors_.size())
+    throw_invalid(fmt::format("[optim] state_of({}) of an optimizer of {} actors", actor, actors_.size()));
+  check_may_block("the state");
+  return kState.ask(actors_[actor], key_, all_options()).get();
+}
+
 void DistributedOptimizer::load_state(const std::vector<std::map<std::string, Tensor>>& states) {
   if (states.size() != actors_.size())
     throw_invalid("[optim] " + std::to_string(states.size()) + " states for " +
@@ -345,6 +368,74 @@ void DistributedOptimizer::take_options(ValueList of_owners) {
                         name + (g > 0 ? " of group " + std::to_string(g) : "") +
                         ": they are not of one optimizer");
   for (size_t g = 0; g < group_count(); ++g) options_->change_options(g, all[0][g]);
+}
+
+// ---- actors that come and go
+
+std::vector<DistributedOptimizer*> DistributedOptimizer::all_of(const std::vector<AnyRef>& actors) {
+  std::vector<DistributedOptimizer*> all;
+  for (DistributedOptimizer* o : all_listed()) {
+    // In another cluster of this process other actors have the same numbers.
+    if (&o->actors_.front().handle()->table() != &actors.front().handle()->table()) continue;
+    const auto has = std::ranges::count_if(actors, [&](const AnyRef& a) { return is_among(a, o->actors_); });
+    if (has > 0 && has < std::ssize(actors))
+      throw_invalid(fmt::format(
+          "[optim] an optimizer ({}) has {} of {} replicas: others cannot take their place unless it has all",
+          o->name_, has, actors.size()));
+    if (has) all.push_back(o);
+  }
+  return all;
+}
+
+std::vector<GroupNames> DistributedOptimizer::create_at(const std::vector<AnyRef>& newcomers) {
+  check_may_block("an optimizer's parts at actors that are new");
+  auto named = named_groups(newcomers, groups_, all_options());
+  std::vector<Future<GroupNames>> created;
+  for (size_t i = 0; i < newcomers.size(); ++i)
+    created.push_back(kCreate.ask(newcomers[i], key_, name_, std::move(named[i])));
+  return all(created).get();
+}
+
+void DistributedOptimizer::follow(const std::vector<AnyRef>& before, const std::vector<AnyRef>& now,
+                                  const std::vector<GroupNames>& names_of_newcomers) {
+  const std::shared_ptr<const Made> was = made_.get();
+  auto made = std::make_shared<Made>(*was);
+  made->errors.clear(), made->names.clear();
+  std::vector<AnyRef> actors;
+  const auto take = [&](const AnyRef& a, std::optional<Error> error, const GroupNames& names) {
+    actors.push_back(a);
+    made->errors.push_back(std::move(error));
+    made->names.push_back(names);
+  };
+  const auto place_of = [&](const AnyRef& a) {
+    return static_cast<size_t>(std::ranges::find(actors_, a) - actors_.begin());
+  };
+  const auto take_all = [&] {
+    auto names = names_of_newcomers.begin();
+    for (const AnyRef& a : now)
+      if (const size_t i = place_of(a); i < actors_.size())
+        take(a, was->errors[i], was->names[i]);
+      else
+        take(a, std::nullopt, *names++);
+  };
+  bool taken = false;
+  for (size_t i = 0; i < actors_.size(); ++i) {
+    if (!is_among(actors_[i], before))
+      take(actors_[i], was->errors[i], was->names[i]);
+    else if (!std::exchange(taken, true))
+      take_all();
+  }
+  for (const AnyRef& a : before) {
+    if (is_among(a, now)) continue;
+    try {
+      kDrop.tell(a, key_);
+    } catch (const Error&) {  // it is gone
+    }
+  }
+  actors_ = std::move(actors);
+  owners_.clear();
+  for (const AnyRef& a : actors_) owners_.push_back(owner_of(a));
+  made_ = Future<std::shared_ptr<const Made>>::ready(std::shared_ptr<const Made>(std::move(made)));
 }
 
 }  // namespace troupe::optim

@@ -11,6 +11,8 @@
 #include "autograd/distributed/optim/optimized_actor.h"
 #include "autograd/distributed/optim/parameter_filter.h"
 #include "autograd/distributed/optim/step_report.h"
+#include "autograd/distributed/optim/step_watch.h"
+#include "core/base/listed.h"
 #include "optim/optim.h"
 #include "rref/any_ref.h"
 
@@ -22,7 +24,7 @@ namespace troupe::optim {
 ///
 /// What is asked of all actors waits for all. If it fails on some, the error names every one of them, and
 /// what the others did stands.
-class DistributedOptimizer : public Tunable {
+class DistributedOptimizer : public Tunable, public internal::Listed<DistributedOptimizer> {
  public:
   struct Group {
     ParameterFilter params;
@@ -67,6 +69,8 @@ class DistributedOptimizer : public Tunable {
 
   /// What steps have left behind: Optimizer::state() of each actor, in order, by the names of parameters.
   std::vector<std::map<std::string, Tensor>> state();
+  /// State of one actor alone: others may be lost.
+  std::map<std::string, Tensor> state_of(size_t actor);
   /// Goes on from a state(), also one of another cluster: the options as well. `invalid` if there are not as
   /// many states as actors, or a state does not fit its actor, which then keeps what it had.
   void load_state(const std::vector<std::map<std::string, Tensor>>& states);
@@ -78,6 +82,21 @@ class DistributedOptimizer : public Tunable {
   size_t group_count() const override;
   ValueMap options_map(size_t group) const override;
   void change_options(size_t group, const ValueMap& changed) override;
+
+  const std::vector<AnyRef>& actors() const& { return actors_; }
+  std::vector<AnyRef> actors() && { return std::move(actors_); }
+  /// Not for users: those alive that have these actors, in the order of their construction. `invalid` if one
+  /// has some of them only.
+  static std::vector<DistributedOptimizer*> all_of(const std::vector<AnyRef>& actors);
+  /// Not for users: `watch` goes along with its steps; null: nobody.
+  void set_watch(std::shared_ptr<StepWatch> watch) { watch_ = std::move(watch); }
+  /// Not for users: makes its parts at actors that are new. What follow() takes.
+  using NamesByGroup = std::vector<std::vector<std::string>>;  // of the parameters of an actor
+  std::vector<NamesByGroup> create_at(const std::vector<AnyRef>& newcomers);
+  /// Not for users: these actors in the place of those, which it has. A newcomer's names are its part of what
+  /// create_at() gave; in their order.
+  void follow(const std::vector<AnyRef>& before, const std::vector<AnyRef>& now,
+              const std::vector<NamesByGroup>& names_of_newcomers);
 
  private:
   using Send = std::function<Future<Value>(size_t)>;  // a message to actor i
@@ -94,6 +113,9 @@ class DistributedOptimizer : public Tunable {
   std::vector<AnyRef> actors_;
   std::vector<OwnerReport> owners_;  // their names
   std::string key_;
+  const std::string name_;  // of its kind
+  const std::vector<Group> groups_;
+  std::shared_ptr<StepWatch> watch_;
   std::unique_ptr<Optimizer> options_;  // without parameters: holds and checks them
   Future<std::shared_ptr<const Made>> made_;
 };

@@ -11,6 +11,10 @@
 #include "core/base/mutex.h"
 #include "core/value/value.h"
 
+namespace troupe {
+class Actor;
+}
+
 namespace troupe::optim {
 
 /// Whoever cuts parameters says so here; optimizers, norms, checkpoints and reports read it. A parameter that
@@ -34,6 +38,11 @@ class ModelPart {
   /// `invalid` if pieces of the parameters are there.
   void keep_old_versions();
   bool keeps_old_versions() const { return keeps_old_versions_; }
+  /// Called behind each step that a distributed optimizer makes here.
+  void after_steps(void (*f)(Actor&)) { after_step_ = f; }
+  void stepped(Actor& actor) const {
+    if (after_step_) after_step_(actor);
+  }
 
   /// The parameter is cut over ranks, or this rank's alone: it counts in norms wherever it is.
   void cut(const Tensor& parameter) { cut_.push_back(parameter); }
@@ -66,6 +75,7 @@ class ModelPart {
 
   std::vector<std::weak_ptr<ParameterPieces>> pieces_;
   bool keeps_old_versions_ = false;
+  void (*after_step_)(Actor&) = nullptr;
   Tensors cut_;
   mutable internal::Mutex mutex_;
   std::vector<RankIn> groups_ TROUPE_GUARDED_BY(mutex_);

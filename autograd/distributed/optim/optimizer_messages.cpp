@@ -218,11 +218,12 @@ int64_t update(internal::actors::ActorCell& cell, const std::string& key, const 
 }
 
 // Over when the parameters have the pieces of all.
-Task<int64_t> step(Actor&, std::string key, GroupOptions options, double factor) {
+Task<int64_t> step(Actor& actor, std::string key, GroupOptions options, double factor) {
   const AllPieces all = ModelPart::pieces_here();
   int64_t updated = 0;
   try {
     updated = update(*internal::actors::current_cell(), key, options, factor);
+    ModelPart::here()->stepped(actor);
   } catch (...) {
     for (const auto& pieces : all) pieces->give_up(current_error());
     throw;

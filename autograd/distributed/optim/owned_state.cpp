@@ -25,6 +25,7 @@ namespace {
 constexpr const char* kStream = "stream";
 constexpr const char* kSelf = "self.";  // of an actor that is Stateful
 constexpr const char* kHeld = "net.";   // of the module of an actor
+constexpr const char* kBuffer = "buffer.";
 
 [[noreturn]] void refuse(const std::string& why) { throw_invalid("[checkpoint] " + why); }
 
@@ -116,6 +117,27 @@ class Owned {
       at->second->load_state(take_all(from.rest, at->first));
   }
 
+  void save_forward(StateDict& to) const {
+    for (const auto& [prefix, module] : modules_) {
+      for (const auto& [name, t] : module->named_buffers())
+        add(to, rest_of(prefix) + kBuffer + name, lazy_copy(t));
+      add_all(to, rest_of(prefix) + "rng.", module->rng_state());
+    }
+    for (const auto& [prefix, s] : statefuls_)
+      if (!dynamic_cast<const optim::Optimizer*>(s)) add_all(to, prefix, s->state());
+  }
+  void load_forward(StateDict& from) {
+    const NoGradGuard guard;
+    for (const auto& [prefix, module] : modules_) {
+      for (const auto& [name, t] : module->named_buffers()) {
+        Tensor(t).copy_(take(from, rest_of(prefix) + kBuffer + name));
+      }
+      module->load_rng_state(take_all(from, rest_of(prefix) + "rng."));
+    }
+    for (const auto& [prefix, s] : statefuls_)
+      if (!dynamic_cast<const optim::Optimizer*>(s)) s->load_state(take_all(from, prefix));
+  }
+
  private:
   static std::string rest_of(const std::string& prefix) { return prefix.empty() ? kHeld : prefix; }
 
@@ -193,6 +215,28 @@ void load_actor(Actor& actor, const actors::ActorCell& cell, OwnedState state) {
     optim::parameters_written();
   }
   refuse_left(state, "actor " + cell.label());
+}
+
+StateDict forward_state_of(Actor& actor, const actors::ActorCell& cell) {
+  StateDict out{{kStream, ops::get_rng_state()}};
+  if (const auto* own = dynamic_cast<const Stateful*>(&actor)) {
+    add_all(out, kSelf, own->state());
+  } else {
+    const nn::HeldModule held(actor);
+    Owned(&cell, held.get(), actor.made_parts().get()).save_forward(out);
+  }
+  return out;
+}
+
+void load_forward_state(Actor& actor, const actors::ActorCell& cell, StateDict state) {
+  ops::set_rng_state(take(state, kStream));
+  if (auto* own = dynamic_cast<Stateful*>(&actor)) {
+    own->load_state(take_all(state, kSelf));
+  } else {
+    const nn::HeldModule held(actor);
+    Owned(&cell, held.get(), actor.made_parts().get()).load_forward(state);
+  }
+  refuse_left({.model = {}, .rest = std::move(state)}, "actor " + cell.label());
 }
 
 std::string bytes_in_no_state(Actor& actor, const actors::ActorCell& cell) {

@@ -20,6 +20,12 @@ OwnedState state_of_actor(Actor& actor, const actors::ActorCell& cell);
 /// In its mailbox. `invalid`, naming what is missing, too much or other: the actor is then good for nothing.
 void load_actor(Actor& actor, const actors::ActorCell& cell, OwnedState state);
 
+/// In its mailbox. What a forward pass changes: streams of random numbers, buffers, and what is Stateful but
+/// optimizers. Lazy copies.
+StateDict forward_state_of(Actor& actor, const actors::ActorCell& cell);
+/// In its mailbox. Goes on from a forward_state_of() of this actor, or of another one of its kind.
+void load_forward_state(Actor& actor, const actors::ActorCell& cell, StateDict state);
+
 /// In its mailbox. The bytes of the object, with zeros in place of what has its state elsewhere: modules,
 /// what is Stateful, and what a Keep names. Others that training changes are in no checkpoint. Empty: an
 /// actor that is itself Stateful, or one of ours.

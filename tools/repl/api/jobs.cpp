@@ -244,6 +244,18 @@ int job_check(lua_State* L) {
   get<JobObject>(L, 1).get().check(luaL_checknumber(L, 2));
   return 0;
 }
+int job_attempt(lua_State* L) {
+  luaL_checktype(L, 2, LUA_TFUNCTION);
+  lua_settop(L, 2);
+  get<JobObject>(L, 1).get().attempt([L] {
+    lua_pushvalue(L, 2);
+    if (lua_pcall(L, 0, 0, 0) == LUA_OK) return;
+    const std::string text = luaL_tolstring(L, -1, nullptr);
+    lua_settop(L, 2);
+    throw Error(of(L).is_loss(text) ? ErrorKind::disconnected : ErrorKind::failed, text);
+  });
+  return 0;
+}
 int job_resumed(lua_State* L) {
   lua_pushboolean(L, get<JobObject>(L, 1).get().resumed());
   return 1;
@@ -262,6 +274,7 @@ void open_jobs(lua_State* L) {
   make_type<LoopObject>(L, {{"__close", guarded<close_loop>}});
   make_type<JobObject>(L, {{"steps", guarded<job_steps>},
                            {"batches", guarded<job_batches>},
+                           {"attempt", guarded<job_attempt>},
                            {"check", guarded<job_check>},
                            {"resumed", guarded<job_resumed>},
                            {"stopping", guarded<job_stopping>}});

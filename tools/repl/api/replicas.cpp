@@ -120,6 +120,24 @@ int replicas_report(lua_State* L) {
   push(L, std::string_view(of(L).session().get(get<ReplicasObject>(L, 1)->report()).str()));
   return 1;
 }
+// Ranks count from 0.
+size_t rank_at(lua_State* L, int at) {
+  const lua_Integer rank = luaL_checkinteger(L, at);
+  if (rank < 0) throw_invalid("[data parallel] rank " + std::to_string(rank) + ": ranks count from 0");
+  return static_cast<size_t>(rank);
+}
+int replicas_replace(lua_State* L) {
+  get<ReplicasObject>(L, 1)->replace(rank_at(L, 2), std::string(luaL_checkstring(L, 3)));
+  return 0;
+}
+int replicas_shrink(lua_State* L) {
+  get<ReplicasObject>(L, 1)->shrink(rank_at(L, 2));
+  return 0;
+}
+int replicas_grow(lua_State* L) {
+  get<ReplicasObject>(L, 1)->grow(std::string(luaL_checkstring(L, 2)));
+  return 0;
+}
 int replicas_length(lua_State* L) {
   lua_pushinteger(L, static_cast<lua_Integer>(get<ReplicasObject>(L, 1)->size()));
   return 1;
@@ -160,6 +178,9 @@ void open_replicas(lua_State* L) {
                                 {"rows", guarded<replicas_rows>},
                                 {"accumulate", guarded<replicas_accumulate>},
                                 {"replicas", guarded<list_replicas>},
+                                {"replace", guarded<replicas_replace>},
+                                {"shrink", guarded<replicas_shrink>},
+                                {"grow", guarded<replicas_grow>},
                                 {"report", guarded<replicas_report>},
                                 {"state_dict", guarded<replicas_state>},
                                 {"load_state_dict", guarded<replicas_load_state>},

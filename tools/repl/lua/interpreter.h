@@ -10,6 +10,7 @@
 
 #include "script/session.h"
 #include "tools/repl/lua/lua.h"
+#include "troupe/cluster/launch.h"
 
 namespace troupe::repl {
 
@@ -48,6 +49,10 @@ class Interpreter {
   std::optional<int> exit_code() const { return exit_code_; }
   /// An error with this text, whose exit code is that, is about to become one of Lua's.
   void note_error(const std::string& text, int code) { last_error_ = {text, code}; }
+  /// Whether this error of Lua's is that of a lost worker.
+  bool is_loss(const std::string& text) const {
+    return last_error_.second == kExitPeerLost && text.ends_with(last_error_.first);
+  }
   Cluster& cluster() { return *cluster_; }
   /// Ends the cluster, and makes another one. `invalid` within a function of this shell that calls others.
   void remake_cluster(lua_State* L, int workers);

@@ -1,0 +1,150 @@
+// Jobs whose workers are killed, come and leave: they go on in place, with the bits of a run that nobody
+// disturbed.
+#include <signal.h>
+
+#include <map>
+
+#include "core/base/generator.h"
+#include "data/checkpoint/checkpoint_files.h"
+#include "tests/process/far_site.h"
+
+using Catch::Contains;
+using troupe::testing::Folder;
+using troupe::testing::Launcher;
+using troupe::testing::Process;
+using troupe::testing::program;
+
+namespace {
+
+std::vector<std::string> command(std::vector<std::string> flags) {
+  flags.push_back(program("elastic_job"));
+  return flags;
+}
+
+// What a run has printed that others are to print, too.
+std::vector<std::string> numbers(const Process& run) {
+  auto all = run.lines("step ");
+  for (auto& line : run.lines("final ")) all.push_back(line);
+  return all;
+}
+
+const std::vector<std::string>& undisturbed() {
+  static const std::vector<std::string> all = [] {
+    Launcher run(command({"-n", "4", "--elastic"}));
+    const int code = run.exit_code();
+    INFO(run.output << run.errors);
+    REQUIRE(code == 0);
+    REQUIRE(run.lines("final ").size() == 1);
+    return numbers(run);
+  }();
+  return all;
+}
+
+void check_undisturbed(Process& run) {
+  const int code = run.exit_code();
+  INFO(run.output << run.errors);
+  CHECK(code == 0);
+  CHECK(numbers(run) == undisturbed());
+}
+
+pid_t pid_of(Process& run, const std::string& worker) {
+  const std::string start = "pid " + worker + " ";
+  run.await(start);
+  const size_t at = run.output.find(start) + start.size();
+  while (run.output.find('\n', at) == std::string::npos)
+    run.await("\n", Process::count(run.output, "\n") + 1);
+  return std::stoi(run.output.substr(at));
+}
+
+}  // namespace
+
+TEST_CASE("a worker that is killed at any point of a step is replaced, and the step made again",
+          "[process]") {
+  const std::string worker = GENERATE("w1", "w2", "w3"), where = GENERATE("forward", "backward", "prepare");
+  Launcher run(command({"-n", "4", "--elastic"}), {"PLAN=7:" + worker + ":" + where});
+  check_undisturbed(run);
+  CHECK_THAT(run.errors, Contains(worker + " is lost: w4 takes its place, and the step is made again"));
+}
+
+TEST_CASE("workers that are killed together, and who comes in their place, leave no trace", "[process]") {
+  const std::string plan = GENERATE("7:w1:forward;7:w3:forward", "7:w2:forward;7:w4:forward;7:w5:backward",
+                                    "0:w1:backward;0:w2:forward", "3:w1:prepare;4:w4:prepare;4:w2:backward",
+                                    "19:w3:backward;18:w2:prepare");
+  Launcher run(command({"-n", "4", "--elastic"}), {"PLAN=" + plan});
+  check_undisturbed(run);
+}
+
+TEST_CASE("a spare takes the place of who is killed, and is replaced as a spare", "[process]") {
+  Launcher run(command({"-n", "4", "--elastic", "--spares", "1"}), {"PLAN=5:w1:backward;9:w4:forward"});
+  check_undisturbed(run);
+  CHECK_THAT(run.errors,
+             Contains("w1 is lost: w4 takes its place") && Contains("w4 is lost: w5 takes its place"));
+}
+
+TEST_CASE("workers that are killed from outside at any moment leave no trace", "[process]") {
+  troupe::Generator random(static_cast<uint64_t>(GENERATE(range(0, 6))));
+  Launcher run(command({"-n", "4", "--elastic"}));
+  std::vector<std::string> there{"w1", "w2", "w3"};
+  int next = 4;
+  for (const size_t step : {2, 6, 9, 13, 18}) {
+    run.await("step ", step);
+    auto& victim = there[random.next() % there.size()];
+    kill(pid_of(run, victim), SIGKILL);
+    victim = "w" + std::to_string(next++);
+  }
+  check_undisturbed(run);
+}
+
+TEST_CASE("a worker that is asked to end leaves between two steps, and nothing is made again", "[process]") {
+  const bool spare = GENERATE(true, false);
+  Launcher run(command({"-n", "4", "--elastic", "--spares", spare ? "1" : "0"}));
+  run.await("step ", 4);
+  kill(pid_of(run, "w2"), SIGTERM);
+  check_undisturbed(run);
+  CHECK_THAT(run.errors, Contains("w2 leaves"));
+  CHECK_THAT(run.errors, !Contains("made again"));
+}
+
+TEST_CASE("with a least number a job goes on with fewer, and takes in who comes", "[process]") {
+  Launcher run(command({"-n", "4", "--elastic=2:4"}), {"PLAN=3:w2:forward", "STEPS=400"});
+  const int code = run.exit_code();
+  INFO(run.output << run.errors);
+  CHECK(code == 0);
+  CHECK(run.lines("step ").size() == 400);
+  CHECK(run.lines("members 2").size() > 0);
+  CHECK(run.lines("members ").back() == "members 3");
+  CHECK_THAT(run.errors, Contains("w2 is lost: 3 workers go on, and the step is made again") &&
+                             Contains("w4 joined: 4 workers go on"));
+}
+
+TEST_CASE("a job whose workers were replaced makes checkpoints, and goes on from them", "[process]") {
+  const Folder folder;
+  const std::string where = "CHECKPOINTS=" + (folder.path / "run").string();
+  Launcher first(command({"-n", "4", "--elastic"}), {where, "STEPS=13", "PLAN=6:w2:backward;9:w1:prepare"});
+  const int code = first.exit_code();
+  INFO(first.output << first.errors);
+  REQUIRE(code == 0);
+  Launcher second(command({"-n", "4", "--elastic"}), {where, "PLAN=15:w3:forward"});
+  REQUIRE(second.exit_code() == 0);
+  INFO(second.output << second.errors);
+  auto all = first.lines("step ");
+  for (auto& line : second.lines("step ")) all.push_back(line);
+  for (auto& line : second.lines("final ")) all.push_back(line);
+  CHECK(all == undisturbed());
+}
+
+TEST_CASE("a job that has lost its last replica ends as one that lost a worker", "[process]") {
+  Launcher run(command({"-n", "2", "--elastic"}), {"PLAN=3:w1:forward"});
+  const int code = run.exit_code();
+  INFO(run.output << run.errors);
+  CHECK(code == 4);
+  CHECK_THAT(run.errors, Contains("all workers with replicas are lost"));
+}
+
+TEST_CASE("without elastic workers an attempt is a call, and a loss ends the job", "[process]") {
+  Launcher plain(command({"-n", "4"}));
+  check_undisturbed(plain);
+  Launcher killed(command({"-n", "4"}), {"PLAN=3:w1:forward"});
+  CHECK(killed.exit_code() != 0);
+  CHECK(killed.lines("step ").size() == 3);
+}

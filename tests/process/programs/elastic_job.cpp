@@ -1,0 +1,136 @@
+// A job whose workers die, come and leave: dropout, running means, a Keep that the loss depends on, clipped
+// norms. PLAN=5:w2:forward;9:w1:backward says who dies in which step, and where; without it, whoever is
+// killed from outside. Prints losses and the final state, so that runs can be compared.
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "actors/worker/worker.h"
+#include "autograd/hooks.h"
+#include "core/codec/keep.h"
+#include "troupe/replicas.h"
+#include "troupe/troupe.h"
+
+using namespace troupe;
+using parallel::split;
+
+namespace {
+
+std::string variable(const char* name, const char* otherwise) {
+  const char* value = std::getenv(name);
+  return value ? value : otherwise;
+}
+
+bool dies(int64_t step, const char* where) {
+  return (";" + variable("PLAN", "") + ";")
+             .find(";" + std::to_string(step) + ":" + frame().worker->name() + ":" + where + ";") !=
+         std::string::npos;
+}
+
+struct Layers : nn::Layer {
+  nn::Linear hidden{8, 32}, out{32, 4};
+  nn::BatchNorm2d norm{2};
+  nn::Dropout drop{0.2};
+  Tensor forward(const Tensor& x) override {
+    const Tensor h = norm(hidden(x).reshape({x.size(0), 2, 4, 4})).reshape({x.size(0), 32});
+    return out(drop(relu(h)));
+  }
+  void members(nn::Members& m) override {
+    m("hidden", hidden), m("norm", norm), m("drop", drop), m("out", out);
+  }
+};
+
+// Asked for its state where a step is prepared.
+struct Mortal : Stateful {
+  int64_t step = -1;
+  StateDict state() const override {
+    if (dies(step, "prepare")) raise(SIGKILL);
+    return {};
+  }
+  void load_state(const StateDict&) override {}
+  std::string state_name() const override { return "Mortal"; }
+};
+
+struct Elastic : nn::ModuleActor<Layers> {
+  Elastic() { std::printf("pid %s %d\n", frame().worker->name().c_str(), getpid()); }
+  Tensor loss(Tensor x, Tensor y, int64_t step) {
+    if (dies(step, "forward")) raise(SIGKILL);
+    mortal.step = step;
+    ++calls;
+    Tensor l = cross_entropy(net(x), y) * (1.0 + 1e-3 * double(calls % 7));
+    if (dies(step, "backward"))
+      autograd::register_hook(l, [](const Tensor&) -> Tensor {
+        raise(SIGKILL);
+        return {};
+      }).keep();
+    return l;
+  }
+  int64_t calls = 0;
+  Keep keep{"calls", calls};
+  Mortal mortal;
+  static constexpr auto remote = methods<&Elastic::loss>;
+};
+
+Tensor rows(int64_t step, int64_t n) {
+  std::vector<float> v;
+  for (int64_t i = 0; i < n * 8; ++i) v.push_back(float((i * 37 + step * 11) % 23) / 23 - 0.5F);
+  return tensor(v, float32).reshape({n, 8});
+}
+
+void print_final(const StateDict& values) {
+  uint64_t bits = 14695981039346656037ULL;
+  for (const auto& [name, t] : values)
+    for (const double v : t.to(float64).to_vector<double>()) {
+      uint64_t b = 0;
+      std::memcpy(&b, &v, sizeof b);
+      bits = (bits ^ b) * 1099511628211ULL;
+    }
+  std::printf("final %016llx\n", static_cast<unsigned long long>(bits));
+}
+
+void train(Cluster& cluster) {
+  manual_seed(1);
+  const auto all = cluster.workers();
+  std::vector<Place> places(all.begin() + (variable("ON_DRIVER", "0") == "1" ? 0 : 1), all.end());
+  parallel::DataParallel<Elastic> net(cluster.here(), Group(cluster, places));
+  optim::Distributed<optim::Adam> optimizer(net, {.lr = 3e-3});
+  Job job(cluster);
+  const int64_t steps = std::stoll(variable("STEPS", "20")), n = 24;
+  double sum = 0;
+  Keep keep{"sum", sum};
+  for (const int64_t step : job.steps(steps)) {
+    double loss = 0, norm = 0;
+    job.attempt([&] {
+      autograd::Context context(cluster);
+      ++sum;  // taken back with the step
+      std::vector<int64_t> targets;
+      for (int64_t i = 0; i < n; ++i) targets.push_back((i + step) % 4);
+      const Tensor l =
+          net.mean<&Elastic::loss>(split(rows(step, n)), split(tensor(targets, int64)), step).get();
+      context.backward(l);
+      norm = optimizer.clip_grad_norm(context, 1.0);
+      optimizer.step(context);
+      loss = l.item();
+    });
+    std::printf("step %lld loss %.17g norm %.17g sum %g\n", static_cast<long long>(step), loss, norm, sum);
+    std::printf("members %zu\n", net.size());
+    std::fflush(stdout);
+  }
+  StateDict state = net.state_dict().get();
+  const auto of_optimizer = optimizer.state();
+  for (size_t i = 0; i < of_optimizer.size(); ++i)
+    for (const auto& [name, t] : of_optimizer[i]) state[std::to_string(i) + name] = t;
+  print_final(state);
+}
+
+}  // namespace
+
+int main() {
+  return launch(train, {.leak_check = LeakCheck::error,
+                        .checkpoints = {.dir = variable("CHECKPOINTS", ""),
+                                        .resume = std::getenv("CHECKPOINTS") != nullptr,
+                                        .every = 4}});
+}

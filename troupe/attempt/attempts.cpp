@@ -1,0 +1,382 @@
+#include "troupe/attempt/attempts.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "actors/cluster/quiesce.h"
+#include "actors/worker/worker.h"
+#include "autograd/distributed/optim/distributed_optimizer.h"
+#include "core/base/log.h"
+#include "troupe/launch/stop.h"
+
+namespace troupe::internal {
+namespace {
+
+using std::chrono::seconds;
+using troupe::parallel::ReplicaSeat;
+
+bool is_of(Cluster& cluster, const AnyRef& actor) {
+  return &actor.handle()->table() == &cluster.here().table();
+}
+
+// Every optimizer's, since one that the attempt knows nothing of could not be taken back.
+void watch_steps(Cluster& cluster, const std::shared_ptr<Vote>& vote) {
+  for (auto* optimizer : optim::DistributedOptimizer::all_listed())
+    if (is_of(cluster, optimizer->actors().front())) optimizer->set_watch(vote);
+}
+
+constexpr Duration kRest = seconds(30), kLook = std::chrono::milliseconds(100);
+
+}  // namespace
+
+Attempts::Attempts(Cluster& cluster, Moved moved) : cluster_(cluster), moved_(std::move(moved)) {
+  cluster_.let_leave_between_steps();
+}
+
+// ---- who is there
+
+std::vector<Attempts::Set*> Attempts::sets() const {
+  std::vector<Set*> all;
+  for (Set* s : Set::all_listed())
+    if (!s->divides() && is_of(cluster_, s->members().front())) all.push_back(s);
+  return all;
+}
+
+bool Attempts::lives(const std::string& worker) const {
+  const auto all = cluster_.worker().members().all();
+  return std::ranges::any_of(all, [&](const auto& m) { return m.name == worker; });
+}
+
+std::set<std::string> Attempts::members() const {
+  std::set<std::string> workers;
+  for (Set* s : sets())
+    for (const AnyRef& r : s->members()) workers.insert(r.owner_name());
+  return workers;
+}
+
+std::set<std::string> Attempts::absent() const {
+  std::set<std::string> out;
+  const auto leaving = cluster_.leaving();
+  for (const std::string& w : members())
+    if (!lives(w) || std::ranges::find(leaving, w) != leaving.end()) out.insert(w);
+  return out;
+}
+
+size_t Attempts::in_use() const {
+  const auto leaving = cluster_.leaving();
+  const auto workers = cluster_.workers();
+  return static_cast<size_t>(std::ranges::count_if(
+      workers, [&](const std::string& w) { return std::ranges::find(leaving, w) == leaving.end(); }));
+}
+
+bool Attempts::may_grow() const {
+  const auto all = sets();
+  const bool short_of = std::ranges::any_of(all, [&](Set* s) {
+    const auto at = missing_.find(s);
+    return at != missing_.end() && !at->second.empty();
+  });
+  const ElasticJob& job = cluster_.elastic_job();
+  return !cluster_.spares().empty() &&
+         (short_of || (job.start > 0 && std::ssize(cluster_.workers()) < job.most && job.most > job.start));
+}
+
+// ---- an attempt
+
+void Attempts::run(const std::function<void()>& step) {
+  if (running_) throw_invalid("[attempt] one within another: a step of a job is one attempt");
+  running_ = true;
+  const std::shared_ptr<void> ends(nullptr, [this](void*) { running_ = false; });
+  if (sets().empty()) return step();
+  machine_.emplace();
+  for (Action next = machine_->on(begin());;) switch (next) {
+      case Action::run:
+        next = machine_->on(call(step));
+        break;
+      case Action::keep:
+        next = machine_->on(perform([this] { return keep(), Event::done; }));
+        break;
+      case Action::rest:
+        next = machine_->on(rest());
+        break;
+      case Action::undo:
+        next = machine_->on(perform([this] { return undo(); }));
+        break;
+      case Action::form:
+        next = machine_->on(perform([this] { return form(); }));
+        break;
+      case Action::finish:
+        calls_ = cluster_.worker().pending_calls().last_id();
+        return;
+      case Action::give_up:
+      case Action::go_on:
+        fresh_ = false;
+        throw *why_;
+    }
+}
+
+Attempts::Event Attempts::begin() {
+  for (const std::string& w : cluster_.leaving())
+    if (!members().contains(w)) cluster_.let_go(w);
+  const auto all = sets();
+  std::erase_if(missing_, [&](const auto& m) { return std::ranges::find(all, m.first) == all.end(); });
+  const bool known = own_.size() == all.size() && std::ranges::all_of(all, [&](Set* s) {
+                       return own_.contains(s) && own_[s].size() == s->size();
+                     });
+  fresh_ = fresh_ && known && calls_ == cluster_.worker().pending_calls().last_id();
+  if (!absent().empty() || may_grow() || static_cast<int64_t>(in_use()) < cluster_.elastic_job().least) {
+    if (!known) own_.clear();
+    return Event::missing;
+  }
+  return fresh_ ? Event::begin : Event::stale;
+}
+
+void Attempts::keep() {
+  std::map<Set*, Future<std::vector<StateDict>>> asked;
+  for (Set* s : sets()) asked[s] = s->keep_points(number_);
+  for (auto& [set, answer] : asked) own_[set] = answer.get();
+  fresh_ = true;
+}
+
+Attempts::Event Attempts::call(const std::function<void()>& step) {
+  driver_ = state_of_driver();
+  fresh_ = undone_ = false;
+  std::map<Set*, std::vector<StateDict>> next;
+  std::set<std::string> labels;
+  for (Set* s : sets())
+    for (const AnyRef& r : s->members()) labels.insert(label_of(r));
+  const auto count = [&] {
+    const Vote::Steps steps = vote_->count();
+    if (steps.lost) (void)machine_->on(Event::lost);
+    if (steps.made == 0) return;
+    (void)machine_->on(Event::committed);
+    own_ = next;
+    ++number_;
+  };
+  const auto prepare = [&] {
+    count();  // of an optimizer before this one
+    std::map<Set*, Future<std::vector<StateDict>>> asked;
+    for (Set* s : sets()) asked[s] = s->keep_points(number_ + 1);
+    for (auto& [set, answer] : asked) next[set] = answer.get();
+    (void)machine_->on(Event::prepared);
+  };
+  vote_ = std::make_shared<Vote>(prepare, std::move(labels));
+  const int64_t before = number_;
+  try {
+    const std::shared_ptr<void> out(nullptr, [this](void*) { watch_steps(cluster_, nullptr); });
+    watch_steps(cluster_, vote_);
+    step();
+    count();
+  } catch (const Error& e) {
+    count();
+    if (e.kind() != ErrorKind::disconnected) throw;
+    why_ = e;
+    if (number_ == before) return Event::lost;
+    why_ = Error(e.kind(),
+                 "[attempt] a worker was lost behind the step of an optimizer, where the function of "
+                 "attempt() cannot run again: leave calls behind the step to another attempt. " +
+                     e.message(),
+                 e.trail(), e.worker());
+    return Event::refused;
+  }
+  fresh_ = number_ > before;
+  return Event::returned;
+}
+
+Attempts::Event Attempts::perform(const std::function<Event()>& f) {
+  try {
+    return f();
+  } catch (const Error& e) {
+    if (e.kind() == ErrorKind::cancelled) throw;
+    why_ = e;
+    return e.kind() == ErrorKind::disconnected && !absent().empty() ? Event::lost : Event::refused;
+  }
+}
+
+Attempts::Event Attempts::refuse(const std::string& why) {
+  why_ = why_
+             ? Error(why_->kind(), "[attempt] " + why + ": " + why_->message(), why_->trail(), why_->worker())
+             : Error(ErrorKind::failed, "[attempt] " + why);
+  return Event::refused;
+}
+
+// ---- after a loss
+
+// Each worker learns from the question who is lost.
+Attempts::Event Attempts::rest() {
+  auto& worker = cluster_.worker();
+  const auto problem = actors::quiesce(worker, worker.clock().now() + kRest);
+  if (problem && problem->kind() == ErrorKind::cancelled) throw *problem;
+  if (problem && problem->kind() != ErrorKind::disconnected) {
+    why_ = problem;
+    return Event::refused;
+  }
+  if (machine_->redone() > 0 && absent().empty() && why_)
+    return refuse("no worker with a replica is lost, and the step failed all the same");
+  return Event::done;
+}
+
+std::string Attempts::what_cannot_be_undone() {
+  std::set<std::string> known;
+  for (Set* s : sets())
+    for (const AnyRef& r : s->members()) known.insert(label_of(r));
+  auto& worker = cluster_.worker();
+  for (const std::string& what : actors::alive_everywhere(worker, worker.clock().now() + kRest)) {
+    if (what.find(" contexts on ") != std::string::npos)
+      return "an autograd::Context from before the step goes on (" + what +
+             "): a context ends within its attempt";
+    if (what.front() >= '0' && what.front() <= '9') continue;
+    if (!known.contains(what))
+      return "the job has " + what + ", which is no replica of a DataParallel with Shard::none";
+  }
+  return "";
+}
+
+Attempts::Event Attempts::undo() {
+  if (const std::string what = what_cannot_be_undone(); !what.empty())
+    return refuse("the step cannot be taken back, since " + what);
+  if (undone_) return Event::done;
+  load_driver(*driver_);
+  std::vector<Future<void>> asked;
+  for (Set* s : sets()) {
+    std::vector<size_t> ranks;
+    for (size_t r = 0; r < s->size(); ++r)
+      if (lives(s->members()[r].owner_name())) ranks.push_back(r);
+    asked.push_back(s->undo(number_, ranks));
+  }
+  for (const auto& a : asked) a.get();
+  undone_ = true;
+  return Event::done;
+}
+
+bool Attempts::wait_for_newcomer() {
+  const auto& worker = cluster_.worker();
+  const TimePoint until = worker.clock().now() + cluster_.elastic_job().wait;
+  for (;;) {
+    const Future<void> next = cluster_.worker().members().next_listed();
+    if (!cluster_.spares().empty()) return true;
+    while (!next.wait_for(kLook)) {
+      if (stop_asked()) return false;
+      if (worker.clock().now() >= until) return false;
+    }
+  }
+}
+
+// False: there are too few.
+bool Attempts::choose(const std::set<std::string>& absent) {
+  const auto is_lost = [&](const std::string& w) { return !lives(w); };
+  std::erase_if(in_place_, [&](const auto& p) { return is_lost(p.second); });
+  std::erase_if(free_, is_lost);
+  const auto take = [&] {
+    const std::string spare = cluster_.spares().front();
+    cluster_.use_spare(spare);
+    return spare;
+  };
+  const auto few = [&] { return std::cmp_less(in_use(), cluster_.elastic_job().least); };
+  for (const std::string& w : absent) {
+    if (in_place_.contains(w)) continue;
+    if (cluster_.spares().empty() && few() && !lives(w)) {
+      log::warning(fmt::format("[job] {} is lost, and {} of at least {} workers are there: waiting for one",
+                               w, in_use(), cluster_.elastic_job().least));
+      (void)wait_for_newcomer();
+    }
+    if (!cluster_.spares().empty()) in_place_[w] = take();
+  }
+  const bool waits = std::ranges::none_of(absent, [&](const auto& w) { return lives(w); });
+  while ((few() && waits && wait_for_newcomer()) || may_grow()) free_.push_back(take());
+  return !waits || !few();
+}
+
+// A seat for each that stays, and for who comes in the place of others; who has none is missing from now on.
+std::vector<ReplicaSeat> Attempts::seats(Set& set, const std::set<std::string>& absent) {
+  std::vector<ReplicaSeat> all;
+  const auto own = own_.find(&set);
+  for (size_t r = 0; r < set.size(); ++r) {
+    const AnyRef& replica = set.members()[r];
+    const std::string worker = replica.owner_name(), path = replica.handle()->path();
+    if (!absent.contains(worker)) {
+      all.push_back({.stays = r, .worker = {}, .path = {}, .own = {}});
+      continue;
+    }
+    StateDict its = own == own_.end() ? StateDict() : own->second.at(r);
+    const auto at = in_place_.find(worker);
+    told_.push_back({path, at == in_place_.end() ? "" : at->second});
+    if (at == in_place_.end())
+      missing_[&set].push_back({r, path, std::move(its), number_});
+    else
+      all.push_back({.stays = {}, .worker = at->second, .path = path, .own = std::move(its)});
+  }
+  seat_free(set, all);
+  return all;
+}
+
+// Whoever came for nobody takes the place of one that has been missing, or is one more.
+void Attempts::seat_free(Set& set, std::vector<ReplicaSeat>& seats) {
+  auto& missing = missing_[&set];
+  for (const std::string& worker : free_) {
+    ReplicaSeat seat{.stays = {}, .worker = worker, .path = {}, .own = {}};
+    size_t at = seats.size();
+    if (!missing.empty()) {
+      Missing one = std::move(missing.front());
+      missing.erase(missing.begin());
+      at = std::min(one.rank, at);
+      seat.path = one.path;
+      if (one.number == number_) seat.own = std::move(one.own);
+    }
+    seats.insert(seats.begin() + static_cast<std::ptrdiff_t>(at), std::move(seat));
+  }
+}
+
+void Attempts::form_set(Set& set, const std::set<std::string>& absent) {
+  const auto missing = missing_[&set];
+  const auto all = seats(set, absent);
+  other_number_ |= all.size() != set.size();
+  const bool same = all.size() == set.size() &&
+                    std::ranges::all_of(all, [](const ReplicaSeat& seat) { return bool(seat.stays); });
+  if (same) return;
+  try {
+    set.reform(all);
+  } catch (...) {
+    missing_[&set] = missing;
+    throw;
+  }
+  std::vector<StateDict> own;
+  for (const ReplicaSeat& seat : all)
+    own.push_back(seat.stays && own_.contains(&set) ? own_[&set].at(*seat.stays) : seat.own);
+  own_[&set] = std::move(own);
+  for (size_t r = 0; r < all.size(); ++r)
+    if (!all[r].stays) told_.push_back({set.members()[r].handle()->path(), all[r].worker});
+}
+
+Attempts::Event Attempts::form() {
+  const auto gone = absent();
+  for (Set* s : sets())
+    if (std::ranges::all_of(s->members(), [&](const AnyRef& r) { return gone.contains(r.owner_name()); }))
+      return refuse("all workers with replicas are lost");
+  if (!choose(gone))
+    return refuse(fmt::format(
+        "{} of at least {} workers are there, and nobody has come within {:g} s (--wait)", in_use(),
+        cluster_.elastic_job().least, std::chrono::duration<double>(cluster_.elastic_job().wait).count()));
+  for (Set* s : sets()) form_set(*s, gone);
+  keep();
+  for (const std::string& w : gone) tell(w);
+  if (!free_.empty())
+    log::warning(fmt::format("[job] {} joined: {} workers go on", fmt::join(free_, ", "), in_use()));
+  moved_(told_, other_number_);
+  told_.clear(), in_place_.clear(), free_.clear();
+  other_number_ = false;
+  return Event::done;
+}
+
+void Attempts::tell(const std::string& gone) {
+  const auto at = in_place_.find(gone);
+  log::warning(fmt::format(
+      "[job] {} {}: {}{}", gone, lives(gone) ? "leaves" : "is lost",
+      at == in_place_.end() ? fmt::format("{} workers go on", in_use()) : at->second + " takes its place",
+      machine_->redone() > 0 ? ", and the step is made again" : ""));
+  if (lives(gone)) cluster_.let_go(gone);
+}
+
+}  // namespace troupe::internal
