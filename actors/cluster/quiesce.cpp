@@ -46,7 +46,7 @@ std::optional<Error> quiesce(Worker& worker, TimePoint deadline) {
       }
       if (result.error().kind() == ErrorKind::cancelled) interrupted = result.error();
       if (!worker.members().loss(id)) return;  // silent
-      if (!lost) lost = result.error();
+      if (!lost && !worker.members().leaving(id)) lost = result.error();  // who leaves is none
       state.lost(id);
     };
     for (const auto& [id, answer] : asked) take(id, answer);

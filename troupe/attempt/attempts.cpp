@@ -367,7 +367,8 @@ Attempts::Event Attempts::form() {
   moved_(told_, other_number_);
   told_.clear(), in_place_.clear(), free_.clear();
   other_number_ = false;
-  return Event::done;
+  const bool few = std::cmp_less(in_use(), cluster_.elastic_job().least);
+  return few ? form() : Event::done;  // whoever left has made room for another one
 }
 
 void Attempts::tell(const std::string& gone) {

@@ -280,6 +280,10 @@ class Joined final : public WorkerProcess {
   Future<int> ended() const override { return joiner_.ended(); }
   int serve(const Future<int>& stop) override {
     stop.on_ready([this](const Result<int>& code) {
+      if (code.ok() && let_go_.future().is_ready()) {  // of a message, which must not wait
+        (void)joiner_.leave(code.value());
+        return;
+      }
       // A Ctrl-C reaches all workers: worker 0 ends the cluster then, and should not see us leave before it
       // knows.
       if (!code.ok() || joiner_.ended().wait_for(std::chrono::seconds(1))) return;
