@@ -37,6 +37,8 @@ void add_computation(Table& t);
 /// Functions of images, lines and sequences, and of order.
 void add_windows(Table& t);
 void add_order(Table& t);
+/// Factorizations of matrices.
+void add_matrices(Table& t);
 /// Those in place.
 void add_in_place(Table& t);
 

@@ -208,6 +208,7 @@ Table make_table() {
   add_arrangement(t);
   add_computation(t);
   add_windows(t);
+  add_matrices(t);
   add_order(t);
   add_creation(t);
   add_in_place(t);

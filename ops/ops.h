@@ -20,6 +20,7 @@
 #include "ops/indexing.h"
 #include "ops/inplace.h"
 #include "ops/layer_norm.h"
+#include "ops/linalg.h"
 #include "ops/logic.h"
 #include "ops/loss.h"
 #include "ops/matmul.h"

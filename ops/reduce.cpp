@@ -206,6 +206,7 @@ const Op kLogsumexp{.name = "logsumexp",
 
 const Op kVar{.name = "var",
               .text = "The variance over dim (none: all dimensions).",
+              .internal = true,  // the function has correction
               .attrs = {{"dim", std::vector<int64_t>{}}, {"unbiased", true}, {"keepdim", false}},
               .shape = floating_spec,
               .saves_inputs = 1,
@@ -214,6 +215,7 @@ const Op kVar{.name = "var",
 
 const Op kStd{.name = "std",
               .text = "The standard deviation over dim (none: all dimensions).",
+              .internal = true,  // the function has correction
               .attrs = kVar.attrs,
               .shape = floating_spec,
               .saves_inputs = 1,

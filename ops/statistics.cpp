@@ -1,5 +1,8 @@
 #include "ops/statistics.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "core/base/error.h"
@@ -27,6 +30,26 @@ Tensor of_length_one(const Tensor& x, int64_t dim, double eps) {
 
 }  // namespace
 
+static double times_biased(const Tensor& x, const IntList& dim, const Correction& c) {
+  double n = 1;
+  if (std::vector<int64_t>(dim).empty())
+    n = static_cast<double>(x.numel());
+  else
+    for (const int64_t d : std::vector<int64_t>(dim)) n *= static_cast<double>(x.dim() ? x.size(d) : 1);
+  return n / std::max(n - c.value, 0.0);
+}
+Tensor var(const Tensor& x, const IntList& dim, Correction c, bool keepdim) {
+  if (!x.defined() || c.value == 1) return var(x, dim, true, keepdim);
+  return rounded_once(x.dtype(), [&](DType wide) {
+    return mul(var(to(x, wide), dim, false, keepdim), times_biased(x, dim, c));
+  });
+}
+Tensor std(const Tensor& x, const IntList& dim, Correction c, bool keepdim) {
+  if (!x.defined() || c.value == 1) return ops::std(x, dim, true, keepdim);
+  return rounded_once(x.dtype(), [&](DType wide) {
+    return mul(ops::std(to(x, wide), dim, false, keepdim), ::std::sqrt(times_biased(x, dim, c)));
+  });
+}
 std::pair<Tensor, Tensor> var_mean(const Tensor& x, const IntList& dim, bool unbiased, bool keepdim) {
   return {var(x, dim, unbiased, keepdim), mean(x, dim, keepdim)};
 }

@@ -4,6 +4,14 @@
 
 namespace troupe::ops {
 
+/// What is taken off the number of elements by which the sum of squares is divided; where nothing is left the
+/// variance is infinite or NaN, as PyTorch's.
+struct Correction {
+  double value = 1;
+};
+Tensor var(const Tensor& x, const IntList& dim, Correction correction, bool keepdim = false);
+Tensor std(const Tensor& x, const IntList& dim, Correction correction, bool keepdim = false);
+
 /// These give var() or std(), and mean(), over the same dimensions.
 std::pair<Tensor, Tensor> var_mean(const Tensor& x, const IntList& dim = {}, bool unbiased = true,
                                    bool keepdim = false);

@@ -110,16 +110,39 @@ void add_elements(Table& t) {
       "log(1 + exp(beta x)) / beta of each element; x itself where beta x is above the threshold.");
 }
 
+// It calls f with what is taken off the number of elements.
+template <class F>
+auto with_correction(bool unbiased, const std::optional<double>& correction, F&& f) {
+  if (!correction) return f(Correction{unbiased ? 1.0 : 0.0});
+  if (!unbiased) throw_invalid("[var] got unbiased and correction: leave one out");
+  return f(Correction{*correction});
+}
 template <class F>
 void add_moments(Table& t, const char* name, F f, const char* text) {
   add(
-      t, name, [f](Tensor x, Shape dim, bool unbiased, bool keepdim) { return f(x, dim, unbiased, keepdim); },
-      {{"input"}, with("dim", Shape()), with("unbiased", true), with("keepdim", false)}, text);
+      t, name,
+      [f](Tensor x, Shape dim, bool unbiased, bool keepdim, std::optional<double> correction) {
+        return with_correction(unbiased, correction,
+                               [&](Correction c) { return f(x, IntList(dim), c, keepdim); });
+      },
+      {{"input"}, with("dim", Shape()), with("unbiased", true), with("keepdim", false), none("correction")},
+      text);
 }
 
 void add_statistics(Table& t) {
-  add_moments(t, "var_mean", &var_mean, "The variance and the mean over dim (none: all dimensions).");
-  add_moments(t, "std_mean", &std_mean,
+  const auto of_var = [](const auto&... a) { return var(a...); };
+  const auto of_std = [](const auto&... a) { return ops::std(a...); };
+  const auto beside_mean = [](auto f) {
+    return [f](const Tensor& x, const IntList& dim, Correction c, bool keepdim) {
+      return Tensors{f(x, dim, c, keepdim), mean(x, dim, keepdim)};
+    };
+  };
+  add_moments(t, "var", of_var,
+              "The variance over dim (none: all), divided by the number of elements minus correction.");
+  add_moments(t, "std", of_std, "The square root of the variance over dim (none: all).");
+  add_moments(t, "var_mean", beside_mean(of_var),
+              "The variance and the mean over dim (none: all dimensions).");
+  add_moments(t, "std_mean", beside_mean(of_std),
               "The standard deviation and the mean over dim (none: all dimensions).");
   add(
       t, "normalize",

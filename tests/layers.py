@@ -63,7 +63,7 @@ UNNAMED = {
     r"troupe/(calls|data|profile|gradients|groups|layout|operators|pipeline|replicas|server|tensor_parallel|llm|onnx)\.h|(autograd/autograd|nn/nn|ops/ops|optim/optim)\.h|ops/operators\.h":
         "what programs include for a subject",
     r"ops/(dispatch/(anomaly|check|geometry|recorded)|[a-z_]+)\.h": "families of operators, and what they share",
-    r"ops/cpu/(gradient_sizes|loops/[a-z_]+)\.h": "loops, by what they walk",
+    r"ops/cpu/(gradient_sizes|loops/[a-z_]+|lapack/factorizations)\.h": "loops, by what they walk; what LAPACK does",
     r"nn/(activation|rnn)\.h": "families of modules",
     r"core/tensor/(creation|half)\.h|core/base/ascii\.h|core/async/future_combinators\.h": "families of functions or types",
     r"core/base/(compiler|fork)\.h|core/cuda/runtime\.h|tools/repl/lua/lua\.h": "about what others made: the compiler, fork(), the CUDA runtime, Lua",

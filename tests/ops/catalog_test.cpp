@@ -48,6 +48,7 @@ Value list(std::initializer_list<int64_t> values) { return ValueList(values.begi
 std::vector<Trial> trials() {
   const int64_t zero = 0, one = 1, two = 2, three = 3;
   const Tensor ones = troupe::ones({2, 3}, float64), vector = tensor({1, 2}, float64);
+  const Tensor diagonal = tensor({{2, 0}, {0, 4}}, float64);
   return {
       {"view", {x(), list({3, -1})}, {}, {3, 2}, {3, 1, 2, 6, 5, 4}},
       {"view", {x(), int64_t{6}}, {}, {6}},
@@ -189,6 +190,18 @@ std::vector<Trial> trials() {
        {},
        {2, 3},
        {5, 1, 2, 8, 5, 4}},
+      {"linalg_inv", {diagonal}, {}, {2, 2}, {0.5, 0, 0, 0.25}},
+      {"linalg_det", {diagonal}, {}, {}, {8}},
+      {"linalg_slogdet", {diagonal}, {}, {}, {1}},
+      {"linalg_solve", {diagonal, vector}, {}, {2}, {0.5, 0.5}},
+      {"linalg_cholesky", {ops::square(diagonal)}, {}, {2, 2}, {2, 0, 0, 4}},
+      {"linalg_qr", {diagonal, std::string("r")}, {}, {2, 2}},
+      {"linalg_svd", {diagonal}, {{"full_matrices", false}}, {2, 2}},
+      {"linalg_svdvals", {diagonal}, {}, {2}, {4, 2}},
+      {"linalg_eigh", {diagonal}, {}, {2}, {2, 4}},
+      {"linalg_eigvalsh", {diagonal, std::string("U")}, {}, {2}, {2, 4}},
+      {"var", {x(), one}, {{"correction", zero}}, {2}, {2. / 3, 2. / 3}},
+      {"std", {x(), one}, {}, {2}, {1, 1}},
       {"var_mean", {x(), one}, {}, {2}, {1, 1}},
       {"std_mean", {x(), one, false}, {}, {2}},
       {"normalize", {tensor({{3, 4}}, float64)}, {}, {1, 2}, {0.6, 0.8}},

@@ -83,6 +83,36 @@ def functional(op, *args, **named):
     case(op, getattr(F, op), *args, **named)
 
 
+def matrices():
+    def like_identity(*shape):
+        return rn(*shape) + 3 * torch.eye(shape[-2], shape[-1], dtype=torch.float64)
+
+    def symmetric(*shape):
+        a = rn(*shape)
+        return a + a.mT + 6 * torch.eye(shape[-1], dtype=torch.float64)
+
+    for shape in ((3, 3), (2, 1, 4, 4), (1, 1), (0, 2, 2)):
+        for op in ("inv", "det", "slogdet", "svdvals"):
+            case("linalg_" + op, getattr(torch.linalg, op), like_identity(*shape))
+        for op in ("cholesky", "eigvalsh"):
+            case("linalg_" + op, getattr(torch.linalg, op), symmetric(*shape))
+    singular = exact(torch.tensor([[1., 2, 3], [2, 4, 6], [1, 0, 1]], dtype=torch.float64))
+    case("linalg_det", torch.linalg.det, singular)
+    case("linalg_det", torch.linalg.det, torch.stack([singular, like_identity(3, 3)]))
+    case("linalg_cholesky", torch.linalg.cholesky, symmetric(3, 3), upper=True)
+    case("linalg_eigvalsh", torch.linalg.eigvalsh, like_identity(3, 3), "U")
+    case("linalg_cholesky", torch.linalg.cholesky, like_identity(3, 3) * 2)
+    for shape in ((5, 3), (2, 3, 5), (3, 3)):
+        case("linalg_qr", torch.linalg.qr, like_identity(*shape))
+        case("linalg_svdvals", torch.linalg.svdvals, like_identity(*shape))
+    case("linalg_qr", torch.linalg.qr, like_identity(5, 3), "complete", learn=False)
+    case("linalg_qr", lambda a, m: torch.linalg.qr(a, m)[1], like_identity(5, 3), "r", learn=False)
+    for b in ((3,), (3, 2), (2, 3, 2), (1, 3, 1)):
+        case("linalg_solve", torch.linalg.solve, like_identity(3, 3), rn(*b))
+    case("linalg_solve", torch.linalg.solve, like_identity(2, 3, 3), rn(2, 3))
+    case("linalg_solve", lambda a, b, left: torch.linalg.solve(a, b, left=left), like_identity(2, 3, 3), rn(4, 3), False)
+
+
 def elementwise():
     for op in "tan sinh cosh atan asinh exp2 erfc".split():
         same(op, rn(3, 4))
@@ -292,7 +322,7 @@ def order():
     same("unique", torch.tensor([[3, 1, 3], [2, 1, 9]]), return_inverse=True, return_counts=True)
 
 
-for family in (elementwise, reductions, shapes, places, products, attention, windows, several, order):
+for family in (elementwise, reductions, shapes, places, products, attention, windows, several, order, matrices):
     family()
 json.dump(dict(torch=torch.__version__.split("+")[0], cases=CASES), sys.stdout, separators=(",", ":"), allow_nan=False)
 print()

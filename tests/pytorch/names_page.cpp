@@ -105,7 +105,9 @@ std::string with_prefix(const Signature& s) {
   const bool functional = s.has == Has::functional, method = s.has == Has::method;
   std::string parameters = s.parameters;
   if (method) parameters = parameters.substr(std::min(parameters.size(), std::string("input, ").size()));
-  return (functional ? "F." : method ? "Tensor." : "torch.") + std::string(s.name) + "(" + parameters + ")";
+  std::string name = s.name;
+  if (name.starts_with("linalg_")) name[6] = '.';
+  return (functional ? "F." : method ? "Tensor." : "torch.") + name + "(" + parameters + ")";
 }
 
 // Bars end cells.
