@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/graph/exposed.h"
 
 // The structures of DLPack, whose layout is part of its interface.
 extern "C" {
@@ -101,7 +100,7 @@ DLManagedTensor* to_dlpack(const Tensor& t) {
   if (t.device() != cpu)
     throw_invalid("[dlpack] the tensor is on " + t.device().str() + ": copy it to the CPU first");
   auto given = std::make_unique<Given>();
-  expose(t, "dlpack");
+  t.storage()->expose();
   given->tensor = t.detach();
   for (int64_t i = 0; i < t.dim(); ++i)
     given->shape.push_back(t.size(i)), given->strides.push_back(t.stride(i));

@@ -9,8 +9,8 @@ namespace troupe {
 
 /// A tensor on the CPU that another library reads and writes, until it calls the deleter. The elements are
 /// shared; of a tensor that needs a gradient the history stays here. They count as exposed from now on:
-/// messages copy them at once, as another library may write whenever it likes. `invalid` for an undefined
-/// one, and for one whose elements a recorded step, or another tensor, has: give a clone().
+/// messages copy them at once, as another library may write whenever it likes; views and recorded steps that
+/// have them see what it writes. `invalid` for an undefined one, and on another device.
 DLManagedTensor* to_dlpack(const Tensor& t);
 /// A tensor of another library's elements, which it takes over: the deleter runs when nobody here has them
 /// any more. `invalid`, and the deleter has run, for an element type that there is none of here, for memory

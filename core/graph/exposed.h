@@ -6,8 +6,9 @@ namespace troupe {
 
 /// Says that pointers to the elements of `t` are kept, and written through whenever the program likes:
 /// whoever is given them from now on, such as an actor of this worker in a message, has a copy at once, as of
-/// memory that Storage::wrap() was given. `invalid`, the text starting with [writer], if another tensor (a
-/// view, a recorded step) has them already: call it when the tensor is made. Not synchronized: as a write.
+/// memory that Storage::wrap() was given; so is whoever is given views of it. Recorded steps that have the
+/// elements see what is written. `invalid`, the text starting with [writer], if `t` is undefined, is on
+/// another device, or has elements that repeat. Not synchronized: as a write.
 void expose(const Tensor& t, const char* writer);
 
 /// The first element, for such a pointer: good as long as the tensor is kept, and not given other elements

@@ -49,8 +49,14 @@ class Storage : public RefCounted {
   bool shares_bytes() const;
   /// Bytes of the allocation that these are, or are part of: so many stay as long as this storage.
   size_t block_bytes() const;
-  /// Whether the memory is somebody else's (wrap()), who may look at what is written there.
-  bool wrapped() const { return owner_ && !borrowed_; }
+  /// Whether the memory is somebody else's (wrap()), who may look at what is written there, or write.
+  bool wrapped() const { return exposed_.load(std::memory_order_relaxed) || (owner_ && !borrowed_); }
+  /// Says that somebody keeps pointers to these bytes and writes whenever they like: they count as wrapped
+  /// from now on, and whoever shares them has a copy first. Not synchronized: as a write.
+  void expose() {
+    own_bytes();
+    exposed_.store(true, std::memory_order_relaxed);
+  }
 
   /// The first byte. An address on the device: the host reads and writes there if is_cpu() only.
   std::byte* data() const { return data_; }
@@ -100,6 +106,7 @@ class Storage : public RefCounted {
   size_t size_;
   Device device_;
   bool borrowed_ = false;
+  std::atomic<bool> exposed_{false};
   std::atomic<uint32_t> version_{0};
   std::atomic<const char*> last_writer_{nullptr};
   std::atomic<SharedBytes*> shared_{nullptr};  // null: never shared

@@ -112,7 +112,23 @@ TEST_CASE("what cannot be taken over is refused, and given back") {
   refused([](Foreign& f) { f.strides[0] = -4; }, "below 0");
   CHECK_THAT(error_of([] { (void)from_dlpack(nullptr); }).what(), Catch::Contains("null pointer"));
   CHECK_THAT(error_of([] { (void)to_dlpack({}); }).what(), Catch::Contains("undefined"));
-  const Tensor t = ones({2});
-  const Tensor view = t.slice(0, 0, 1);
-  CHECK_THAT(error_of([&] { (void)to_dlpack(t); }).what(), Catch::Contains("[dlpack]"));
+}
+
+TEST_CASE("another library has the elements of a tensor that has views and a history") {
+  const Tensor t = ones({200, 2}).requires_grad_(), row = t.detach().select(0, 1),
+               expanded = row.expand({3, 2});
+  const Tensor sent = internal::lazy_copy(t.detach()), loss = ops::sum(ops::mul(t, t));
+  for (const Tensor& given : {row, expanded, t}) {
+    const Tensor back = from_dlpack(to_dlpack(given));
+    CHECK(ops::equal(back, given.detach()));
+    CHECK(back.bytes() == given.bytes());
+  }
+  const Tensor later = internal::lazy_copy(t.detach());  // after it was looked at: at once
+  DLManagedTensor* given = to_dlpack(row);
+  static_cast<float*>(given->dl_tensor.data)[0] = 5;
+  given->deleter(given);
+  CHECK(t.detach().select(0, 1).to_vector<float>() == std::vector<float>{5, 1});
+  for (const Tensor& other : {sent, later}) CHECK(ops::equal(other, ones({200, 2})));
+  loss.backward();  // looking is no write: the pass goes on, with the elements as they are
+  CHECK(t.grad().select(0, 1).to_vector<float>() == std::vector<float>{10, 2});
 }
