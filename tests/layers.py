@@ -25,6 +25,7 @@ VENDOR = [
     (r"nccl", [r"collective/nccl/", r"(support/)?sim_cuda/"]),
     (r"ucp/|ucs/", [r"net/ucx/"]),
     (r"microhttpd\.h", [r"tools/dashboard/"]),
+    (r"nanobind/|Python\.h", [r"python/"]),
     (r"unicode/", [r"llm/text_pieces\.cpp"]),
     (r"zlib\.h", [r"data/", r"tests/data/"]),
     (r"CLI/", [r"tools/", r"examples/", r"bench/"]),
@@ -93,6 +94,7 @@ def layers(cmake):
     for folder, rest in re.findall(r"^\s*troupe_layer\((\S+)([^)]*)\)", cmake, re.M):
         uses = re.search(r"\bUSES((?:\s+[a-z][a-z/]*)*)", rest)
         table[folder] = {folder, *(uses.group(1).split() if uses else ())}
+    table["python"] = {"python", *table}  # a module of Python, which no layer includes
     return table
 
 
@@ -113,7 +115,7 @@ def wrong_include(path, kind, header, table):
         if not any(re.match(home, path) for home in vendor):
             return f"<{header}> belongs to {', '.join(vendor)}".replace("\\", "")
         # Nobody includes what is there but the command, and units that may have the vendor's headers, too.
-        inside = path.startswith("tools/repl/") or "/cuda/" in path
+        inside = path.startswith(("tools/repl/", "python/")) or "/cuda/" in path
         return f"<{header}> in a header; vendor headers stay in .cpp files" if path.endswith(".h") and top != "tests" and not inside else ""
     if kind == "<":
         if "/" in header and not header.startswith(SYSTEM):

@@ -9,6 +9,7 @@
 #include "ops/ops.h"
 #include "script/operators.h"
 #include "script/show.h"
+#include "script/tensors.h"
 #include "tools/repl/lua/interpreter.h"
 #include "tools/repl/lua/objects.h"
 
@@ -17,26 +18,12 @@ namespace {
 
 using script::run_operator;
 
-// zeros(2, 3) and x:view(3, -1), as PyTorch has them beside zeros({2, 3}).
-void gather_sizes(std::string_view name, ValueList& positional) {
-  constexpr std::string_view kMade[] = {"zeros", "ones", "empty", "rand", "randn"},
-                             kShaped[] = {"view", "reshape", "permute", "expand", "repeat", "tile", "flip"};
-  const bool made = std::ranges::find(kMade, name) != std::end(kMade);
-  if (!made && std::ranges::find(kShaped, name) == std::end(kShaped)) return;
-  const auto first = positional.begin() + (made || positional.empty() ? 0 : 1);
-  const auto last =
-      std::find_if(first, positional.end(), [](const Value& v) { return v.get_if<int64_t>() == nullptr; });
-  if (first == last) return;
-  *first = Value(ValueList(first, last));
-  positional.erase(first + 1, last);
-}
-
 // ops.NAME(...): the name is the function's upvalue.
 int call_operator(lua_State* L) {
   const std::string name(text_at(L, lua_upvalueindex(1)));
   ValueMap named;
   ValueList positional = arguments_from(L, 1, &named);
-  gather_sizes(name, positional);
+  script::gather_sizes(name, positional);
   script::Session::check();
   return push_results(L, run_operator(name, std::move(positional), std::move(named)));
 }
@@ -407,45 +394,7 @@ Tensor tensor_at(lua_State* L, int at) {
 }
 
 Tensor tensor_of_table(lua_State* L, int at, std::optional<DType> dtype) {
-  const Value value = value_at(L, at);
-  Shape shape;
-  std::vector<Scalar> numbers;
-  const auto walk = [&](const auto& self, const Value& v, int depth) -> void {
-    if (const auto* list = v.get_if<ValueList>()) {
-      if (depth == shape.rank()) {
-        if (!numbers.empty()) throw_invalid("a table of a tensor has numbers and lists side by side");
-        shape.push_back(static_cast<int64_t>(list->size()));
-      } else if (shape[depth] != static_cast<int64_t>(list->size())) {
-        throw_invalid("the lists of a tensor have to be of one length: got " + std::to_string(list->size()) +
-                      " beside " + std::to_string(shape[depth]));
-      }
-      for (const Value& element : *list) self(self, element, depth + 1);
-      return;
-    }
-    if (depth != shape.rank()) throw_invalid("a table of a tensor has numbers and lists side by side");
-    if (const auto* b = v.get_if<bool>())
-      numbers.emplace_back(*b);
-    else if (const auto* i = v.get_if<int64_t>())
-      numbers.emplace_back(*i);
-    else if (const auto* d = v.get_if<double>())
-      numbers.emplace_back(*d);
-    else
-      throw_invalid("elements of a tensor are numbers or booleans, got " + v.describe());
-  };
-  walk(walk, value, 0);
-  const auto is = [&](auto property) { return std::all_of(numbers.begin(), numbers.end(), property); };
-  const bool whole = !numbers.empty() && is([](const Scalar& n) { return !n.is_floating(); });
-  const DType standard = !whole                                               ? float32
-                         : is([](const Scalar& n) { return n.is_boolean(); }) ? boolean
-                                                                              : int64;
-  const DType t = dtype.value_or(standard);
-  const Tensor out = empty(shape, t);
-  for (const Scalar& number : numbers) require_fits(number, t, "tensor");
-  visit_dtype(t, [&](auto zero) {
-    auto* to = out.data<decltype(zero)>();
-    for (const Scalar& number : numbers) *to++ = number.to<decltype(zero)>();
-  });
-  return out;
+  return script::tensor_of(value_at(L, at), dtype, "table");
 }
 
 void open_tensors(lua_State* L) {

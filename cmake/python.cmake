@@ -1,0 +1,21 @@
+# The Python package: nanobind of Debian, or of PyPI in the folder that `./dev build` makes, or of the python3 that is found.
+option(TROUPE_PYTHON "build the Python package, if nanobind is there" ON)
+if(TROUPE_PYTHON AND (TROUPE_SANITIZE OR TROUPE_CUDA_SIM OR CMAKE_CROSSCOMPILING OR NOT PROJECT_IS_TOP_LEVEL))
+  set(TROUPE_PYTHON OFF)  # an interpreter without a sanitizer loads no module that has one
+elseif(TROUPE_PYTHON)
+  if(NOT Python_EXECUTABLE AND EXISTS ${PROJECT_SOURCE_DIR}/build/python/bin/python)
+    set(Python_EXECUTABLE ${PROJECT_SOURCE_DIR}/build/python/bin/python)
+  endif()
+  find_package(Python 3.10 QUIET COMPONENTS Interpreter Development.Module)
+  if(Python_FOUND)
+    execute_process(COMMAND ${Python_EXECUTABLE} -m nanobind --cmake_dir OUTPUT_VARIABLE nanobind_ROOT ERROR_QUIET
+                    OUTPUT_STRIP_TRAILING_WHITESPACE)
+    find_package(nanobind CONFIG QUIET)
+  endif()
+  if(Python_FOUND AND nanobind_FOUND)
+    message(STATUS "Troupe: Python package for ${Python_EXECUTABLE} (${Python_VERSION}), by nanobind in ${nanobind_DIR}")
+  else()
+    set(TROUPE_PYTHON OFF)
+    message(STATUS "Troupe: no Python package: nanobind (PyPI, or Debian's nanobind-dev) or python3-dev is missing")
+  endif()
+endif()
