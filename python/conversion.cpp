@@ -83,6 +83,8 @@ Value any_of(nb::handle h, int depth) {
   if (PyDict_Check(p)) return map_of(h, depth);
   if (const DTypeObject * t; nb::try_cast(h, t, false) && t) return std::string(name(t->dtype));
   if (const Device * d; nb::try_cast(h, d, false) && d) return d->str();
+  if (value_of_remote(h, out)) return out;
+  if (PyObject_HasAttrString(p, "_troupe_spec")) return any_of(h.attr("_troupe_spec")(), depth + 1);
   if (PyObject_HasAttrString(p, "__dlpack__")) return tensor_of_array(h);
   if (number_of(p, out)) return out;
   if (PyObject_CheckBuffer(p)) return tensor_of_array(h);
@@ -106,7 +108,7 @@ nb::object conversion_of(Value value) {
         } else if constexpr (std::is_same_v<T, Tensor>) {
           return x.defined() ? nb::cast(std::move(x)) : nb::none();
         } else if constexpr (std::is_same_v<T, RefValue>) {
-          throw_error(ErrorKind::unimplemented, "references come with clusters");
+          return actor_object(Value(std::move(x)));
         } else if constexpr (std::is_same_v<T, ValueList>) {
           nb::list out;
           for (Value& element : x) out.append(conversion_of(std::move(element)));
@@ -156,6 +158,23 @@ Tensor tensor_of(nb::handle object, std::string_view what) {
   if (const auto* i = value.get_if<int64_t>()) return tensor(*i, int64);
   if (const auto* d = value.get_if<double>()) return tensor(*d, float32);
   throw_invalid(std::string(what) + " takes a tensor, got " + value.describe());
+}
+
+std::map<std::string, Tensor> state_at(nb::handle state, const char* call) {
+  const auto refuse = [&](const std::string& got) __attribute__((noreturn)) {
+    throw_invalid(std::string(call) +
+                  " takes a dict of tensors by name, as state_dict() gives it and load_safetensors(path) "
+                  "reads it; got " +
+                  got);
+  };
+  if (!PyDict_Check(state.ptr())) refuse(std::string("a ") + Py_TYPE(state.ptr())->tp_name);
+  std::map<std::string, Tensor> out;
+  const Value value = conversion_of(state);
+  for (const auto& [name, v] : *value.get_if<ValueMap>()) {
+    if (!v.get_if<Tensor>()) refuse(v.describe() + " as " + name);
+    out[name] = *v.get_if<Tensor>();
+  }
+  return out;
 }
 
 nb::object dtype_object(DType dtype) { return nb::borrow(dtype_objects[static_cast<int>(dtype)]); }

@@ -2,6 +2,8 @@
 #pragma once
 #include <nanobind/nanobind.h>
 
+#include <map>
+#include <string>
 #include <string_view>
 
 #include "core/value/value.h"
@@ -23,6 +25,14 @@ Tensors tensors_of(nb::handle object, std::string_view what);
 /// A tensor; a number becomes one of no dimensions.
 Tensor tensor_of(nb::handle object, std::string_view what);
 
+/// Tensors by name from a dict; `call` wants them, for errors.
+std::map<std::string, Tensor> state_at(nb::handle state, const char* call);
+
+/// The value of an actor, or of a future, which is waited for; false: the object is neither.
+bool value_of_remote(nb::handle object, Value& out);
+/// A reference that came in a message, to an actor of the cluster that was made last.
+nb::object actor_object(Value reference);
+
 /// A tensor of an object that has DLPack or the buffer protocol, without a copy; what may not be written is
 /// copied. The object goes when nobody has its elements any more.
 Tensor tensor_of_array(nb::handle array);
@@ -33,8 +43,11 @@ nb::object array_of(const Tensor& tensor, bool numpy);
 nb::object dtype_object(DType dtype);
 
 // ---- what each file adds to the module
-void open_errors(nb::module_& m);   ///< Error, and what C++ throws as such
-void open_values(nb::module_& m);   ///< dtype, device
-void open_tensors(nb::module_& m);  ///< Tensor, operators by name
+void open_errors(nb::module_& m);      ///< Error, and what C++ throws as such
+void open_values(nb::module_& m);      ///< dtype, device
+void open_tensors(nb::module_& m);     ///< Tensor, operators by name
+void open_modules(nb::module_& m);     ///< modules, safetensors
+void open_cluster(nb::module_& m);     ///< clusters, actors, futures, steps
+void open_optimizers(nb::module_& m);  ///< optimizers, schedules, data sets
 
 }  // namespace troupe::python

@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "python/conversion.h"
+#include "script/session.h"
 
 namespace troupe::python {
 namespace {
@@ -29,6 +30,8 @@ void open_errors(nb::module_& m) {
       std::rethrow_exception(p);
     } catch (const Error& e) {
       raise(e);
+    } catch (const script::Interrupted&) {
+      if (!PyErr_Occurred()) PyErr_SetNone(PyExc_KeyboardInterrupt);  // else a handler of Python's has thrown
     }
   });
 }

@@ -8,4 +8,7 @@ NB_MODULE(_core, m) {
   open_errors(m);
   open_values(m);
   open_tensors(m);
+  open_modules(m);
+  open_cluster(m);
+  open_optimizers(m);
 }

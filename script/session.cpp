@@ -46,7 +46,8 @@ std::vector<internal::actors::LateReply> straight(const internal::actors::Worker
   bool any = false;
   for (const auto& [place, future] : later) {
     const auto index = static_cast<uint32_t>(place);
-    auto reply = worker.late_calls().reply(future, index, actor.owner(), true);  // the script may look at it later
+    auto reply =
+        worker.late_calls().reply(future, index, actor.owner(), true);  // the script may look at it later
     any |= reply.has_value();
     out.push_back(reply ? std::move(*reply) : internal::actors::LateReply{future, index, worker.id()});
   }
@@ -74,9 +75,13 @@ Tensor with_gradients_of_its_own(const Tensor& t) {
 }  // namespace
 
 const std::vector<TypeReport>& Session::types(WorkerId of) {
-  auto it = types_.find(of);
-  if (it == types_.end()) it = types_.emplace(of, get(ask_types(worker(), of))).first;
-  return it->second;
+  {
+    const internal::Lock lock(mutex_);
+    if (const auto it = types_.find(of); it != types_.end()) return it->second;
+  }
+  std::vector<TypeReport> told = get(ask_types(worker(), of));
+  const internal::Lock lock(mutex_);
+  return types_.emplace(of, std::move(told)).first->second;
 }
 
 const TypeReport& Session::type(WorkerId of, const std::string& name) {
@@ -188,8 +193,9 @@ Future<Value> Session::call(const AnyRef& actor, const std::string& method, Valu
 }
 
 uint64_t Session::keep(const Future<Value>& future, std::string what) {
+  const internal::Lock lock(mutex_);
   if (kept_.size() >= prune_at_) {
-    std::erase_if(kept_, [&](const Kept& k) {
+    std::erase_if(kept_, [&](const Kept& k) TROUPE_REQUIRES(mutex_) {
       const auto* r = k.future.peek();
       if (r && !r->ok()) failures_.push_back({k.what + ": " + r->error().what(), r->error().kind()});
       return r != nullptr;
@@ -201,7 +207,8 @@ uint64_t Session::keep(const Future<Value>& future, std::string what) {
 }
 
 std::vector<Session::Failure> Session::unseen_failures() {
-  std::erase_if(kept_, [&](const Kept& k) {
+  const internal::Lock lock(mutex_);
+  std::erase_if(kept_, [&](const Kept& k) TROUPE_REQUIRES(mutex_) {
     const auto* r = k.future.peek();
     if (r && !r->ok()) failures_.push_back({r->error().what(), r->error().kind()});
     return r != nullptr;
@@ -210,6 +217,7 @@ std::vector<Session::Failure> Session::unseen_failures() {
 }
 
 void Session::seen(uint64_t number) {
+  const internal::Lock lock(mutex_);
   for (size_t i = kept_.size(); i-- > 0 && kept_[i].number >= number;)  // most often the newest
     if (kept_[i].number == number) {
       kept_.erase(kept_.begin() + static_cast<ptrdiff_t>(i));

@@ -12,7 +12,7 @@ namespace troupe::script {
 /// lists of several lengths, and for other elements.
 Tensor tensor_of(const Value& nested, std::optional<DType> dtype, std::string_view lists);
 
-/// zeros(2, 3) and x.view(3, -1), as PyTorch has them beside zeros([2, 3]): whole numbers one after the other
+/// PyTorch has zeros(2, 3) and x.view(3, -1) beside zeros([2, 3]): whole numbers one after the other
 /// become the list that the operator takes.
 void gather_sizes(std::string_view op, ValueList& positional);
 

@@ -7,7 +7,9 @@ from ._errors import Error
 from ._tensor import (HookHandle, Size, Tensor, ValuesAndIndices, as_tensor, device, dtype, from_dlpack, from_numpy, is_tensor,
                       manual_seed, tensor)
 from ._modes import autocast, autograd, enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
-from . import ops
+from ._cluster import Actor, Cluster, Future, Step, wait_all
+from ._core import load_safetensors, save_safetensors
+from . import data, nn, ops, optim
 
 float32, float64, float16, bfloat16 = _core.float32, _core.float64, _core.float16, _core.bfloat16
 int64, int32, uint8 = _core.int64, _core.int32, _core.uint8

@@ -1,9 +1,7 @@
 #include "tools/repl/repl.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,12 +16,9 @@
 #include "core/base/ascii.h"
 #include "core/base/error.h"
 #include "core/base/regular_file.h"
-#include "core/base/thread.h"
 #include "ops/environment.h"
 #include "script/show.h"
-#include "tools/launch/ending.h"
-#include "tools/launch/job.h"
-#include "tools/launch/process.h"
+#include "tools/launch/worker_processes.h"
 #include "tools/repl/attach.h"
 #include "tools/repl/terminal/prompt.h"
 #include "troupe/cluster/exit_code.h"
@@ -34,105 +29,6 @@
 namespace troupe::repl {
 namespace {
 
-// Worker processes that this shell has started.
-class Children {
- public:
-  Children() = default;
-  Children(Children&& o) noexcept : running_(std::exchange(o.running_, {})) {}
-  Children& operator=(Children&& o) noexcept {
-    std::swap(running_, o.running_);
-    return *this;
-  }
-  ~Children() { end(); }
-  void add(int64_t rank, pid_t pid) { running_.push_back({rank, pid, 0}); }
-  pid_t group() const { return running_.empty() ? 0 : running_[0].pid; }
-  // One that has ended.
-  std::optional<tools::Ending> take_ended() {
-    for (tools::Ending& child : running_) {
-      if (waitpid(child.pid, &child.status, WNOHANG) != child.pid) continue;
-      const tools::Ending ended = child;
-      std::erase_if(running_, [&](const tools::Ending& c) { return c.pid == ended.pid; });
-      return ended;
-    }
-    return {};
-  }
-  void ask_to_end() {
-    for (const tools::Ending& child : running_) kill(child.pid, SIGTERM);
-  }
-  // They end by themselves when the cluster has ended; whoever does not is killed.
-  void end() {
-    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(3);
-    while (!running_.empty()) {
-      std::erase_if(running_, [](const tools::Ending& c) { return waitpid(c.pid, nullptr, WNOHANG) != 0; });
-      if (running_.empty()) break;
-      if (std::chrono::steady_clock::now() > give_up)
-        for (const tools::Ending& child : running_) kill(child.pid, SIGKILL);
-      // waitpid has no deadline; the pause only spares the processor
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-  }
-
- private:
-  std::vector<tools::Ending> running_;
-};
-
-// SIGINT blocked, or not, on this thread for a scope, and on the threads that it makes meanwhile.
-class SignalMask {
- public:
-  explicit SignalMask(int how) {
-    sigset_t interrupt;
-    sigemptyset(&interrupt);
-    sigaddset(&interrupt, SIGINT);
-    pthread_sigmask(how, &interrupt, &before_);
-  }
-  ~SignalMask() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalMask(const SignalMask&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
-// While workers come together: a Ctrl-C, or the end of one of them, ends the wait. SIGINT is blocked.
-class JoinWatch {
- public:
-  explicit JoinWatch(Children& children) : children_(children) {
-    thread_ = start_thread("joining", [this] { watch(); });
-  }
-  ~JoinWatch() {
-    done_ = true;
-    thread_.join();
-  }
-  JoinWatch(const JoinWatch&) = delete;
-  Future<void> stop() const { return stop_.future(); }
-  bool interrupted() const { return interrupted_; }
-
- private:
-  void watch() {
-    sigset_t interrupt;
-    sigemptyset(&interrupt);
-    sigaddset(&interrupt, SIGINT);
-    const timespec look{.tv_sec = 0, .tv_nsec = 20'000'000};
-    while (!done_) {
-      if (sigtimedwait(&interrupt, nullptr, &look) == SIGINT) {
-        interrupted_ = true;
-        return give_up("interrupted");
-      }
-      // Whoever has ended does not come any more.
-      if (const auto ended = children_.take_ended())
-        return give_up(ended->never_joined() +
-                       (ended->failed() ? "" : "; a program of workers calls launch()"));
-    }
-  }
-  void give_up(const std::string& why) {
-    children_.ask_to_end();
-    stop_.fail(Error(ErrorKind::failed, why));
-  }
-  Children& children_;
-  Promise<void> stop_;
-  std::atomic<bool> done_{false}, interrupted_{false};
-  std::thread thread_;
-};
-
 std::string own_path() {
   std::string path(4096, '\0');
   const ssize_t n = readlink("/proc/self/exe", path.data(), path.size());
@@ -141,37 +37,11 @@ std::string own_path() {
   return path;
 }
 
-// Starts workers 1 to n - 1, and says where they meet. They die with the thread that calls this.
-std::pair<Children, LaunchEnvironment> start_workers(const ReplOptions& options) {
-  tools::RunOptions run;
-  run.processes = options.workers;
-  run.command = {options.program.empty() ? own_path() : options.program};
-  const tools::Job job = tools::make_job(run, [](const char* name) { return std::getenv(name); });
-  const tools::Share share = tools::share_of(run, 0);
-  std::vector<std::string> command{job.program};
+// The workers of a cluster of processes: this command, or a program of the user's.
+tools::StartedWorkers start_workers(const ReplOptions& options) {
   if (options.program.empty())
-    command.insert(command.end(), {"repl-worker", options.checkpoints.dir});
-  else
-    command.insert(command.end(), options.program_arguments.begin(), options.program_arguments.end());
-  const tools::Descriptor nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  Children children;
-  for (int64_t local = 1; local < options.workers; ++local) {
-    tools::Start start;
-    start.arguments = command;
-    start.environment = tools::environment_with(tools::variables_of(run, job, share, local), {});
-    start.group = children.group();
-    start.in = nothing.get();
-    children.add(local, tools::start_process(start));
-    // A group of their own: Ctrl-C at the terminal is the shell's alone.
-  }
-  LaunchEnvironment environment =
-      *LaunchEnvironment::read([&](const std::string& name) -> std::optional<std::string> {
-        for (const auto& [key, value] : tools::variables_of(run, job, share, 0))
-          if (key == name) return value;
-        const char* value = std::getenv(name.c_str());
-        return value ? std::optional<std::string>(value) : std::nullopt;
-      });
-  return {std::move(children), std::move(environment)};
+    return tools::start_workers(options.workers, own_path(), {"repl-worker", options.checkpoints.dir});
+  return tools::start_workers(options.workers, options.program, options.program_arguments);
 }
 
 void banner(const ReplOptions& options, const Cluster& cluster) {
@@ -291,16 +161,16 @@ class Clusters {
     cluster_options_.checkpoints = options.checkpoints;
   }
   std::unique_ptr<Cluster> make(int workers) {
-    const SignalMask none(SIG_BLOCK);
+    const tools::SignalMask none(SIG_BLOCK);
     children_.end();
     if (!options_.workers) return Cluster::in_process(workers, {}, cluster_options_);
     ReplOptions as_asked = options_;
     as_asked.workers = workers;
     auto started = start_workers(as_asked);
-    children_ = std::move(started.first);
-    JoinWatch watch(children_);
+    children_ = std::move(started.processes);
+    tools::JoinWatch watch(children_);
     try {
-      return Cluster::coordinate(started.second, {}, cluster_options_, watch.stop());
+      return Cluster::coordinate(started.environment, {}, cluster_options_, watch.stop());
     } catch (const Error&) {
       if (watch.interrupted()) throw script::Interrupted();
       throw;
@@ -323,7 +193,7 @@ class Clusters {
  private:
   const ReplOptions& options_;
   ClusterOptions cluster_options_;
-  Children children_;
+  tools::WorkerProcesses children_;
 };
 
 int run_shell(const ReplOptions& options, Clusters& clusters, std::unique_ptr<Cluster> first) {
@@ -334,7 +204,7 @@ int run_shell(const ReplOptions& options, Clusters& clusters, std::unique_ptr<Cl
   // Without SA_RESTART: reading a line ends, too.
   action.sa_handler = has_prompt(options) ? Interpreter::interrupt : end_by_job;
   sigaction(SIGINT, &action, nullptr);
-  const SignalMask open(SIG_UNBLOCK);
+  const tools::SignalMask open(SIG_UNBLOCK);
   int code = drive(interpreter, options);
   interpreter.end(code == 0 && !options.attach);
   if (interpreter.exit_code()) code = *interpreter.exit_code();  // of a finalizer, too
@@ -363,7 +233,7 @@ int repl_main(const std::vector<std::string>& arguments) {
     if (options.workers == 1) options.workers = 0;
     const internal::StopCatcher catcher(false);
     Clusters clusters(options);
-    const SignalMask none(SIG_BLOCK);
+    const tools::SignalMask none(SIG_BLOCK);
     int code = 0;
     auto first = clusters.first(here, code);
     return first ? run_shell(options, clusters, std::move(first)) : code;

@@ -27,32 +27,21 @@ namespace {
 int push_call(lua_State* L, const AnyRef& actor, const std::string& method, int first) {
   Interpreter& interpreter = of(L);
   script::Session& session = interpreter.session();
-  // Answers that are still on their way are arguments without waiting here.
-  script::Session::Later later;
-  for (int i = first; i <= lua_gettop(L); ++i)
-    if (auto* f = get_if<FutureObject>(L, i); f && !f->future.is_ready()) {
-      session.seen(f->number);
-      f->look(L);  // a second use is one of a copy
-      later.emplace_back(static_cast<size_t>(i - first), f->future);
-      f->argument = true;
-      lua_pushnil(L);
-      lua_replace(L, i);
-    }
+  std::vector<script::CallArgument> arguments;
   ValueMap named;
-  ValueList args = arguments_from(L, first, &named);
-  auto step = interpreter.step_of(L);
-  bool by_name = false, gives = true;
-  for (const Entry& m : session.methods(actor))
-    if (m.name == method) {
-      gives = !m.result.empty();
-      for (const Parameter& p : m.parameters) by_name |= named.contains(p.name);
+  const int last = lua_gettop(L);
+  for (int i = first; i <= last; ++i)
+    if (auto* f = get_if<FutureObject>(L, i)) {
+      arguments.push_back({.answer = f});
+    } else {
+      ValueList one = arguments_from(L, i, i == last ? &named : nullptr, i);
+      if (!one.empty()) arguments.push_back({std::move(one[0])});
     }
   // A map as the last argument may be meant as one.
-  if (!named.empty() && !by_name) args.emplace_back(std::exchange(named, {}));
-  auto future = session.call(actor, method, std::move(args), std::move(named), step, std::move(later));
-  const std::string what = actor.type() + "::" + method + " on " + actor.owner_name();
-  const uint64_t number = session.keep(future, what);
-  put<FutureObject>(L, {std::move(future), what, false, std::move(step), number, gives});
+  if (!named.empty() && !script::names_parameters(session, actor, method, named))
+    arguments.push_back({std::exchange(named, {})});
+  put<FutureObject>(L, FutureObject(script::call(session, actor, method, std::move(arguments),
+                                                 std::move(named), interpreter.step_of(L))));
   return 1;
 }
 
@@ -96,9 +85,7 @@ int set_name(lua_State* L) {
 }
 
 int state_dict(lua_State* L) {
-  ValueMap out;
-  for (auto& [name, t] : of(L).session().get(nn::remote_state_dict(get<AnyRef>(L, 1)))) out[name] = t;
-  push(L, Value(std::move(out)));
+  push(L, script::state_value(of(L).session().get(nn::remote_state_dict(get<AnyRef>(L, 1)))));
   return 1;
 }
 int load_state_dict(lua_State* L) {
@@ -120,12 +107,8 @@ int spawn(lua_State* L) {
   ValueMap named;
   ValueList args = arguments_from(L, 3, &named);
   // A map that is no set of parameter names is the last argument.
-  if (!named.empty()) {
-    bool by_name = false;
-    for (const auto& made : session.type(where.in(session.worker().members()), type).constructors)
-      for (const Parameter& p : made.entry.parameters) by_name |= named.contains(p.name);
-    if (!by_name) args.emplace_back(std::exchange(named, {}));
-  }
+  if (!named.empty() && !script::names_parameters(session, type, where, named))
+    args.emplace_back(std::exchange(named, {}));
   put<AnyRef>(L, session.spawn(type, where, std::move(args), std::move(named)));
   return 1;
 }

@@ -7,30 +7,10 @@
 
 namespace troupe::repl {
 
-void FutureObject::look(lua_State* L) {
-  if (!std::exchange(argument, false)) return;
-  future = of(L).session().whole(future, step);
-}
-
-Value FutureObject::get(lua_State* L) {
-  script::Session& session = of(L).session();
-  look(L);
-  Value value = [&] {
-    try {
-      return session.get(future);
-    } catch (const Error&) {
-      session.seen(number);
-      throw;
-    }
-  }();
-  session.seen(number);
-  step.reset();
-  return value;
-}
+Value FutureObject::get(lua_State* L) { return get(of(L).session()); }
 
 int push_future(lua_State* L, const Future<Value>& future, const std::string& what, bool gives) {
-  const uint64_t number = of(L).session().keep(future, what);
-  put<FutureObject>(L, {future, what, false, nullptr, number, gives});
+  put<FutureObject>(L, FutureObject(script::answer_of(of(L).session(), future, what, gives)));
   return 1;
 }
 
@@ -39,18 +19,13 @@ namespace {
 int future_get(lua_State* L) {
   auto& f = get<FutureObject>(L, 1);
   if (lua_isnoneornil(L, 2)) {
-    // An explicit wait can be made again after an interrupt: it does not cancel.
-    script::Session& session = of(L).session();
-    f.look(L);
-    const Result<Value>& r = session.wait(f.future);
-    session.seen(f.number);
-    push(L, r.value());
+    push(L, f.wait(of(L).session()));
     return 1;
   }
   const double seconds = luaL_checknumber(L, 2);
   const TimePoint end =
       Clock::system().now() + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-  f.look(L);
+  f.look(of(L).session());
   while (!f.future.is_ready()) {
     script::Session::check();
     const Duration left = end - Clock::system().now();
@@ -72,18 +47,11 @@ int future_ready(lua_State* L) {
   return 1;
 }
 int future_cancel(lua_State* L) {
-  auto& f = get<FutureObject>(L, 1);
-  f.future.cancel();
-  of(L).session().seen(f.number);
+  get<FutureObject>(L, 1).cancel(of(L).session());
   return 0;
 }
 int future_to_string(lua_State* L) {
-  const auto& f = get<FutureObject>(L, 1);
-  const auto* r = f.future.peek();
-  push(L, std::string_view("future of " + f.what +
-                           (!r        ? ", not there yet"
-                            : r->ok() ? ", there"
-                                      : ", failed: " + r->error().message())));
+  push(L, std::string_view(get<FutureObject>(L, 1).str()));
   return 1;
 }
 // f:sum(), f[0], f.shape: of its value.

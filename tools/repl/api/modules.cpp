@@ -7,11 +7,6 @@
 
 namespace troupe::repl {
 
-nn::Layer& ModuleObject::made() {
-  if (!layer) layer = nn::make(spec);
-  return *layer;
-}
-
 namespace {
 
 // nn.NAME(...): the name is the function's upvalue.
@@ -21,8 +16,8 @@ int make_module(lua_State* L) {
   // Modules as arguments are their specifications, and a list of them stays one.
   const bool sequential = text_at(L, lua_upvalueindex(1)) == "sequential";
   positional = arguments_from(L, 1, sequential ? nullptr : &named);
-  put<ModuleObject>(L,
-                    {nn::spec_of(text_at(L, lua_upvalueindex(1)), std::move(positional), std::move(named))});
+  put<ModuleObject>(
+      L, script::module_of(text_at(L, lua_upvalueindex(1)), std::move(positional), std::move(named)));
   return 1;
 }
 int nn_index(lua_State* L) {
@@ -49,9 +44,7 @@ int module_parameters(lua_State* L) {
   return 1;
 }
 int module_state(lua_State* L) {
-  ValueMap out;
-  for (const auto& [name, t] : get<ModuleObject>(L, 1).made().state_dict()) out[name] = t;
-  push(L, Value(std::move(out)));
+  push(L, script::state_value(get<ModuleObject>(L, 1).made().state_dict()));
   return 1;
 }
 int module_load_state(lua_State* L) {

@@ -106,9 +106,7 @@ int list_replicas(lua_State* L) {
   return 1;
 }
 int replicas_state(lua_State* L) {
-  ValueMap out;
-  for (auto& [name, t] : of(L).session().get(get<ReplicasObject>(L, 1)->state_dict())) out[name] = t;
-  push(L, Value(std::move(out)));
+  push(L, script::state_value(of(L).session().get(get<ReplicasObject>(L, 1)->state_dict())));
   return 1;
 }
 int replicas_load_state(lua_State* L) {

@@ -1,15 +1,11 @@
 // Data sets that scripts hold.
 #pragma once
-#include "data/datasets/loader.h"
+#include "script/data_sets.h"
 #include "tools/repl/lua/lua.h"
 
 namespace troupe::repl {
 
-struct DatasetObject {
-  datasets::Dataset set;
-  datasets::LoaderOptions options;
-  int64_t epoch = 0;  ///< of the next batches() that names none
-};
+using DatasetObject = script::NamedDataSet;
 template <>
 struct ObjectName<DatasetObject> {
   static constexpr const char* value = "dataset";

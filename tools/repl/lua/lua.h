@@ -106,8 +106,9 @@ void push(lua_State* L, Value value);
 /// keys a map, an empty one a list. `invalid` for functions, for mixed tables and for tables within
 /// themselves.
 Value value_at(lua_State* L, int at);
-/// The arguments from `first` on. If the last one is a table with string keys alone, it is `named`.
-ValueList arguments_from(lua_State* L, int first, ValueMap* named);
+/// The arguments from `first` on, to `until` (0: all). If the last one is a table with string keys alone, it
+/// is `named`.
+ValueList arguments_from(lua_State* L, int first, ValueMap* named, int until = 0);
 /// Pushes one value, or several as several results; nothing for none.
 int push_results(lua_State* L, ValueList values);
 /// A map at an index; empty if there is no argument. nil is refused: it stands for a name that was mistyped.

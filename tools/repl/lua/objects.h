@@ -4,10 +4,10 @@
 #include <memory>
 #include <string>
 
-#include "nn/module.h"
 #include "parallel/server/served_parameters.h"
 #include "rref/any_ref.h"
-#include "script/session.h"
+#include "script/answers.h"
+#include "script/modules.h"
 #include "tools/repl/lua/lua.h"
 
 namespace troupe::script {
@@ -31,17 +31,11 @@ struct ObjectName<Bytes> {
 };
 
 /// The answer of a call, which is waited for where its value is used.
-struct FutureObject {
-  Future<Value> future;
-  std::string what;                              ///< "Half::forward on w1"
-  bool stays = false;                            ///< after async(): the prompt shows it as it is
-  std::shared_ptr<script::Step> step = nullptr;  ///< that it is part of, until it is there
-  uint64_t number = 0;                           ///< of Session::keep()
-  bool gives = true;                             ///< false: the method returns nothing
-  bool argument = false;                         ///< of a call, to whose worker its result may go
-  Value get(lua_State* L);                       ///< waits
-  /// After this the future is that of the value, wherever that went.
-  void look(lua_State* L);
+struct FutureObject : script::Answer {
+  explicit FutureObject(script::Answer answer) : Answer(std::move(answer)) {}
+  bool stays = false;  ///< after async(): the prompt shows it as it is
+  using Answer::get;
+  Value get(lua_State* L);  ///< waits
 };
 template <>
 struct ObjectName<FutureObject> {
@@ -61,12 +55,7 @@ struct ObjectName<StepObject> {
 /// that nobody has waited for have ended. Null: there is none.
 StepObject step_with_gradients(lua_State* L, int at);
 
-/// A module: what it is made from, and, once it has been used here, the module itself.
-struct ModuleObject {
-  Value spec;
-  std::shared_ptr<nn::Layer> layer = nullptr;
-  nn::Layer& made();
-};
+using ModuleObject = script::NamedModule;
 template <>
 struct ObjectName<ModuleObject> {
   static constexpr const char* value = "module";

@@ -133,9 +133,9 @@ void push(lua_State* L, Value value) {
 
 Value value_at(lua_State* L, int at) { return any_at(L, at, 0); }
 
-ValueList arguments_from(lua_State* L, int first, ValueMap* named) {
+ValueList arguments_from(lua_State* L, int first, ValueMap* named, int until) {
   ValueList out;
-  const int last = lua_gettop(L);
+  const int last = until ? until : lua_gettop(L);
   for (int i = first; i <= last; ++i) {
     Value v = value_at(L, i);
     if (named && i == last && lua_istable(L, i) && v.get_if<ValueMap>() && !v.get_if<ValueMap>()->empty())

@@ -1,0 +1,181 @@
+"""Clusters, actors, futures and steps."""
+import asyncio
+import atexit
+import contextvars
+import os
+import sys
+import weakref
+
+from . import _core
+from ._core import Actor, Future, Step
+
+_step = contextvars.ContextVar("troupe step", default=None)
+_core.set_step_variable(_step)
+_open = weakref.WeakSet()
+
+
+class Cluster:
+    """Workers w0, w1, ...; this process drives as w0.
+
+    Cluster(workers=3): all in this process. Cluster(processes=3): two more processes, which end with it. Under a launcher
+    (`troupe run -n 3 python train.py`, torchrun) the cluster is that of the launched processes: those of other ranks serve here until
+    the driver ends, and go no further.
+    """
+
+    def __init__(self, workers=None, *, processes=None, timeout=60.0):
+        launched = _core.launched_as()
+        if launched and launched[1] > 1 and launched[0] > 0:
+            sys.stdout.flush()
+            sys.exit(_core.serve())
+        if workers is not None and processes is not None:
+            raise TypeError("Cluster(workers=3) has its workers in this process, Cluster(processes=3) in processes; not both")
+        self._core = _core.make_cluster(workers or 0, processes or 0, sys.executable, timeout)
+        _open.add(self)
+
+    workers = property(lambda self: self._core.workers, doc="The names of its workers.")
+
+    def spawn(self, type, worker, *args, **kwargs):
+        """Makes an actor on a worker: of a type by its name, or of a module, whose parameters go there with it."""
+        if isinstance(type, str):
+            actor = _core.spawn(self._core, type, worker, *args, **kwargs)
+            module = args[0] if type in ("Module", "ShardedModule") and args else None
+        else:
+            if args or kwargs:
+                raise TypeError("cluster.spawn(module, worker) takes no more: the module has its arguments")
+            module, actor = type, _core.spawn(self._core, "Module", worker, type)
+        if hasattr(module, "_troupe_spec"):
+            actor.load_state_dict(module.state_dict())
+            if not module.training:
+                actor.eval()
+        return actor
+
+    def context(self):
+        """with cluster.context() as step: calls in it record gradients, through all workers."""
+        return _Context(self._core.new_step())
+
+    def lookup(self, name):
+        """The actor that somebody gave this name."""
+        return _core.lookup(self._core, name)
+
+    def types(self, worker="w0"):
+        """The names of the actor types that a worker can host."""
+        return self._core.types(worker)
+
+    def metrics(self, worker):
+        """Counters of a worker, by name."""
+        return self._core.metrics(worker)
+
+    def shutdown(self, timeout=60.0):
+        """Waits until nothing is under way, and ends all workers. A second one does nothing."""
+        failures = self._core.failures() if self._core.is_open else ()
+        for text in failures:
+            print("a call that nobody waited for failed: " + text, file=sys.stderr)
+        self._core.shutdown(timeout)
+        _open.discard(self)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is None:
+            self.shutdown()
+        else:  # what failed is what counts
+            self._core.end()
+            _open.discard(self)
+
+    def __repr__(self):
+        return "<cluster of %s>" % ", ".join(self.workers) if self._core.is_open else "<cluster, shut down>"
+
+
+class _Context:
+    """The step, while it is entered; it may be entered once."""
+
+    def __init__(self, step):
+        self._step = step
+
+    def __enter__(self):
+        self._token = _step.set(self._step)
+        return self._step
+
+    def __exit__(self, *_):
+        _step.reset(self._token)
+        self._step.close()
+
+    def __getattr__(self, name):
+        return getattr(self._step, name)
+
+
+def _actor_attribute(self, name):
+    if name.startswith("_"):
+        raise AttributeError(name)
+    try:
+        text = self.method_text(name)
+    except _core_error() as e:
+        if e.kind != "invalid":
+            raise
+        raise AttributeError(e.message) from None
+
+    def method(*args, **kwargs):
+        return self.call(name, *args, **kwargs)
+    method.__name__, method.__doc__ = name, text
+    return method
+
+
+def _core_error():
+    from ._errors import Error
+    return Error
+
+
+Actor.__getattr__ = _actor_attribute
+Actor.__call__ = lambda self, *args, **kwargs: self.call("forward", *args, **kwargs)
+Actor.__dir__ = lambda self: sorted({*object.__dir__(self), *self.methods()})
+Actor.eval = lambda self: self.train(False)
+
+
+class _Waker:
+    """Futures in asyncio: one descriptor that Troupe's threads write to, without the interpreter's lock."""
+
+    def __init__(self, loop):
+        self.fd, self.waiting = _core.eventfd(), []
+        loop.add_reader(self.fd, self.wake)
+
+    def wake(self):
+        try:
+            os.read(self.fd, 8)
+        except BlockingIOError:
+            pass
+        still = []
+        for ours, theirs in self.waiting:
+            if not ours.done():
+                still.append((ours, theirs))
+            elif not theirs.done():
+                theirs.set_result(None)
+        self.waiting = still
+
+
+_wakers = weakref.WeakKeyDictionary()
+
+
+def _await(self):
+    if not self.done():
+        loop = asyncio.get_running_loop()
+        waker = _wakers.get(loop) or _wakers.setdefault(loop, _Waker(loop))
+        future = loop.create_future()
+        waker.waiting.append((self, future))
+        self.wake(waker.fd)
+        yield from future
+    return self.result()
+
+
+Future.__await__ = _await
+
+
+def wait_all(futures):
+    """The values of several futures, in order."""
+    return [f.result() for f in futures]
+
+
+@atexit.register
+def _end():
+    for cluster in list(_open):
+        cluster._core.end()

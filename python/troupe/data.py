@@ -1,0 +1,22 @@
+"""Data sets by name, and tensors as one: for x, y in data.digits(640, batch_size=64).batches(): ..."""
+from . import _catalog, _core
+
+_KNOWN = _catalog.section("data")
+
+
+def of(x, y, **options):
+    """Tensors as a data set. Options, of all sets: batch_size, shuffle, drop_last, rank, ranks, shard, order_seed."""
+    return _core.data_of(x, y, **options)
+
+
+def __getattr__(name):
+    if name not in _KNOWN:
+        raise AttributeError(name if name.startswith("__") else _catalog.unknown("troupe.data", name, [*_KNOWN, "of"]))
+
+    def data_set(*args, **kwargs):
+        return _core.data_set(name, *args, **kwargs)
+    return _catalog.described(data_set, name, _KNOWN[name])
+
+
+def __dir__():
+    return sorted([*_KNOWN, "of"])
