@@ -7,6 +7,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -51,7 +52,8 @@ Duration seconds(double s) { return std::chrono::duration_cast<Duration>(std::ch
 std::unique_ptr<Cluster> with_processes(ClusterObject& c, int64_t processes, const std::string& python,
                                         const ClusterOptions& options) {
   const tools::SignalMask none(SIG_BLOCK);
-  tools::StartedWorkers started = tools::start_workers(processes, python, {"-m", "troupe.worker"});
+  tools::StartedWorkers started =
+      tools::start_workers(processes, python, {"-m", "troupe.worker", options.checkpoints.dir});
   c.processes = std::move(started.processes);
   const tools::JoinWatch watch(c.processes);
   try {
@@ -62,11 +64,19 @@ std::unique_ptr<Cluster> with_processes(ClusterObject& c, int64_t processes, con
   }
 }
 
-ClusterPtr make_cluster(int64_t workers, int64_t processes, const std::string& python, double timeout) {
+// Where its jobs keep checkpoints, and how: (folder, resume, every, keep).
+Checkpoints checkpoints_of(const std::tuple<std::string, bool, int64_t, int64_t>& given) {
+  const auto& [dir, resume, every, keep] = given;
+  return {.dir = dir, .resume = resume, .every = every, .keep = keep};
+}
+
+ClusterPtr make_cluster(int64_t workers, int64_t processes, const std::string& python, double timeout,
+                        const std::tuple<std::string, bool, int64_t, int64_t>& checkpoints) {
   auto out = std::make_shared<ClusterObject>();
   const nb::gil_scoped_release free;
   ClusterOptions options;
   options.timeout = seconds(timeout);
+  options.checkpoints = checkpoints_of(checkpoints);
   const auto launched = LaunchEnvironment::read();
   if (launched && launched->world > 1)
     out->cluster = Cluster::coordinate(*launched, {}, options);
@@ -350,9 +360,9 @@ void def_cluster(nb::module_& m) {
     return ActorObject{c, c->session().get(c->cluster->here().lookup_any(name))};
   });
   m.def("launched_as", launched_as);
-  m.def("serve", [] {  // of a process of another rank: to the end
+  m.def("serve", [](const std::string& checkpoints) {  // of a process of another rank: to the end
     const nb::gil_scoped_release free;
-    return launch([](Cluster&) {});
+    return launch([](Cluster&) {}, {.checkpoints = {.dir = checkpoints}});
   });
 }
 

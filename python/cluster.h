@@ -1,5 +1,7 @@
 // A cluster, its actors, calls and steps as Python has them.
 #pragma once
+#include <nanobind/stl/shared_ptr.h>  // a cluster is held by all that belongs to it
+
 #include <memory>
 #include <string>
 

@@ -196,7 +196,7 @@ void open_values(nb::module_& m) {
       .def("__init__", [](Device* d, const std::string& text) { new (d) Device(text); })
       .def_prop_ro("type", [](Device d) { return d.str().substr(0, d.str().find(':')); })
       .def("__str__", [](Device d) { return d.str(); })
-      .def("__repr__", [](Device d) { return "device('" + d.str() + "')"; })
+      .def("__repr__", [](Device d) { return "device(type='" + d.str() + "')"; })
       .def("__eq__", [](Device a, Device b) { return a == b; })
       .def(
           "__eq__", [](Device, nb::handle) { return nb::not_implemented(); }, nb::arg().none())

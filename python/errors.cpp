@@ -6,6 +6,8 @@
 #include "core/base/error.h"
 #include "python/conversion.h"
 #include "script/session.h"
+#include "troupe/checkpoint/rehearsal.h"
+#include "troupe/launch/stop.h"
 
 namespace troupe::python {
 namespace {
@@ -21,6 +23,11 @@ void raise(const Error& e) {
   PyErr_SetObject(error_type.ptr(), exception.ptr());
 }
 
+void exit_with(int code) {
+  const nb::object number = nb::cast(code);
+  PyErr_SetObject(PyExc_SystemExit, number.ptr());
+}
+
 }  // namespace
 
 void open_errors(nb::module_& m) {
@@ -30,6 +37,10 @@ void open_errors(nb::module_& m) {
       std::rethrow_exception(p);
     } catch (const Error& e) {
       raise(e);
+    } catch (const internal::StopEnd&) {  // of a job, whose last checkpoint is made
+      exit_with(128 + internal::stop_asked());
+    } catch (const internal::RehearsalEnd&) {
+      exit_with(0);
     } catch (const script::Interrupted&) {
       if (!PyErr_Occurred()) PyErr_SetNone(PyExc_KeyboardInterrupt);  // else a handler of Python's has thrown
     }

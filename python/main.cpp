@@ -11,4 +11,6 @@ NB_MODULE(_core, m) {
   open_modules(m);
   open_cluster(m);
   open_optimizers(m);
+  open_parallel(m);
+  open_jobs(m);
 }

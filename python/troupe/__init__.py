@@ -9,7 +9,11 @@ from ._tensor import (HookHandle, Size, Tensor, ValuesAndIndices, as_tensor, dev
 from ._modes import autocast, autograd, enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from ._cluster import Actor, Cluster, Future, Step, wait_all
 from ._core import load_safetensors, save_safetensors
-from . import data, nn, ops, optim
+from ._jobs import Job, keep
+from ._parallel import DataParallel, Group, Pipeline, Pipelines
+from . import _extras, data, nn, ops, optim
+
+_extras.dress(globals())
 
 float32, float64, float16, bfloat16 = _core.float32, _core.float64, _core.float16, _core.bfloat16
 int64, int32, uint8 = _core.int64, _core.int32, _core.uint8

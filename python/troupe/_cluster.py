@@ -20,16 +20,21 @@ class Cluster:
     Cluster(workers=3): all in this process. Cluster(processes=3): two more processes, which end with it. Under a launcher
     (`troupe run -n 3 python train.py`, torchrun) the cluster is that of the launched processes: those of other ranks serve here until
     the driver ends, and go no further.
+
+    timeout: seconds that a call may take. checkpoint: a folder for the checkpoints of troupe.Job; resume: go on from the newest one
+    there; every: steps from one to the next (0: as often as costs 3 % of the time); keep: how many stay.
     """
 
-    def __init__(self, workers=None, *, processes=None, timeout=60.0):
+    def __init__(self, workers=None, *, processes=None, timeout=60.0, checkpoint="", resume=False, every=0, keep=2):
+        checkpoint = str(checkpoint)
         launched = _core.launched_as()
         if launched and launched[1] > 1 and launched[0] > 0:
             sys.stdout.flush()
-            sys.exit(_core.serve())
+            sys.exit(_core.serve(checkpoint))
         if workers is not None and processes is not None:
             raise TypeError("Cluster(workers=3) has its workers in this process, Cluster(processes=3) in processes; not both")
-        self._core = _core.make_cluster(workers or 0, processes or 0, sys.executable, timeout)
+        self._core = _core.make_cluster(workers or 0, processes or 0, sys.executable, timeout,
+                                        (checkpoint, resume, every, keep))
         _open.add(self)
 
     workers = property(lambda self: self._core.workers, doc="The names of its workers.")
@@ -52,6 +57,15 @@ class Cluster:
     def context(self):
         """with cluster.context() as step: calls in it record gradients, through all workers."""
         return _Context(self._core.new_step())
+
+    def group(self, members=None, name=""):
+        """A process group of actors, or of workers by name or number; of all workers, if there is no list."""
+        from ._parallel import Group
+        return Group(_core.group(self._core, members, name))
+
+    def mesh(self, dims, members=None, name="mesh"):
+        """Members in several dimensions, the last one first: cluster.mesh({"dp": 2, "pp": 2})."""
+        return _core.mesh(self._core, list(dims.items()), members, name)
 
     def lookup(self, name):
         """The actor that somebody gave this name."""

@@ -1,7 +1,7 @@
 // Process groups and meshes in Lua.
 #include <fmt/format.h>
 
-#include "core/base/call_frame.h"
+#include "script/groups.h"
 #include "tools/repl/lua/group_objects.h"
 #include "tools/repl/lua/interpreter.h"
 #include "tools/repl/lua/objects.h"
@@ -9,88 +9,17 @@
 namespace troupe::repl {
 namespace {
 
-// The thread of a script acts as its worker, w0: operations of groups that have it as a member, and its rank.
-class AsWorker {
- public:
-  explicit AsWorker(lua_State* L) : scope_(frame_of(L)) {}
-
- private:
-  static CallFrame frame_of(lua_State* L) {
-    CallFrame f = frame();
-    f.worker = &of(L).session().worker();
-    return f;
-  }
-  CallFrameScope scope_;
-};
-
 size_t rank_at(lua_State* L, int at, const Group& group) {
-  const lua_Integer rank = luaL_checkinteger(L, at);
-  if (rank < 0 || static_cast<size_t>(rank) >= group.size())
-    throw_invalid(fmt::format("[group] rank {} of a group of {}: ranks count from 0", rank, group.size()));
-  return static_cast<size_t>(rank);
-}
-
-Duration seconds_of(double seconds) {
-  if (!(seconds >= 0 && seconds < 1e9))
-    throw_invalid(fmt::format("[group] a timeout of {} s; expected 0 (none) or more", seconds));
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-}
-
-ReduceOp reduction_of(const std::string& wanted) {
-  std::string known;
-  for (int i = 0; i < internal::collective::kReduceOpCount; ++i) {
-    const auto op = static_cast<ReduceOp>(i);
-    const std::string name(internal::collective::name(op));
-    if (name == wanted) return op;
-    known += (i ? ", " : "") + name;
-  }
-  throw_invalid("[group] op must be one of " + known + "; got \"" + wanted + "\"");
+  return script::rank_in(group, luaL_checkinteger(L, at));
 }
 
 CollectiveOptions collective_options_at(lua_State* L, int at) {
-  CollectiveOptions out;
-  for (auto& [name, value] : options_at(L, at)) {
-    if (name == "op")
-      out.op = reduction_of(Codec<std::string>::from(std::move(value)));
-    else if (name == "tag")
-      out.tag = Codec<std::string>::from(std::move(value));
-    else if (name == "timeout")
-      out.timeout = seconds_of(Codec<double>::from(std::move(value)));
-    else if (name == "way")
-      out.way = Codec<std::string>::from(std::move(value));
-    else if (name == "rows")
-      out.rows = Codec<std::vector<int64_t>>::from(std::move(value));
-    else
-      throw_invalid("[group] an operation has the options op, tag, timeout, way and rows, not " + name);
-  }
-  return out;
+  return script::collective_options(options_at(L, at));
 }
 
 // The members at an index: references, or names or numbers of workers; all workers if there is nothing.
 Group group_at(lua_State* L, int at, const std::string& name) {
-  script::Session& session = of(L).session();
-  std::vector<Place> places;
-  std::vector<AnyRef> actors;
-  if (lua_isnoneornil(L, at)) {
-    for (const std::string& w : session.cluster().workers()) places.emplace_back(w);
-    return Group(session.worker(), places, name);
-  }
-  Value members = value_at(L, at);
-  auto* list = members.get_if<ValueList>();
-  if (!list)
-    throw_invalid("[group] the members are a list of references, or of workers; got " + members.describe());
-  for (Value& v : *list)
-    if (v.get_if<RefValue>())
-      actors.push_back(Codec<AnyRef>::from(std::move(v)));
-    else if (const auto* text = v.get_if<std::string>())
-      places.emplace_back(*text);
-    else if (const auto* number = v.get_if<int64_t>())
-      places.emplace_back(*number);
-    else
-      throw_invalid("[group] a member is a reference, or a worker: \"w1\" or 1; got " + v.describe());
-  if (!actors.empty() && !places.empty())
-    throw_invalid("[group] the members are actors or workers, not both");
-  return actors.empty() ? Group(session.worker(), places, name) : Group(actors, name);
+  return script::group_of(of(L).session(), lua_isnoneornil(L, at) ? Value() : value_at(L, at), name);
 }
 
 std::string name_at(lua_State* L, int at, const char* standard) {
@@ -106,7 +35,7 @@ int make_group(lua_State* L) {
 // ---- what a group is
 
 int group_rank(lua_State* L) {
-  const AsWorker here(L);
+  const script::AsWorker here(of(L).session());
   lua_pushinteger(L, static_cast<lua_Integer>(get<Group>(L, 1).rank()));
   return 1;
 }
@@ -134,7 +63,7 @@ int group_subset(lua_State* L) {
   return 1;
 }
 int group_survivors(lua_State* L) {
-  const AsWorker here(L);
+  const script::AsWorker here(of(L).session());
   put<Group>(L, get<Group>(L, 1).survivors());
   return 1;
 }
@@ -178,25 +107,25 @@ Tensors tensors_of(lua_State* L, int at) { return Codec<Tensors>::from(value_at(
 Tensor tensor_or_none(lua_State* L, int at) { return lua_isnil(L, at) ? Tensor() : tensor_at(L, at); }
 
 int all_reduce(lua_State* L) {
-  const AsWorker here(L);
+  const script::AsWorker here(of(L).session());
   const Group& g = get<Group>(L, 1);
   const CollectiveOptions options = collective_options_at(L, 3);
   if (lua_istable(L, 2)) return push_operation(L, "all_reduce", g.all_reduce(tensors_of(L, 2), options));
   return push_operation(L, "all_reduce", g.all_reduce(tensor_at(L, 2), options));
 }
 int reduce(lua_State* L) {
-  const AsWorker here(L);
+  const script::AsWorker here(of(L).session());
   const Group& g = get<Group>(L, 1);
   return push_operation(L, "reduce",
                         g.reduce(tensor_at(L, 2), rank_at(L, 3, g), collective_options_at(L, 4)));
 }
 int reduce_scatter(lua_State* L) {
-  const AsWorker here(L);
+  const script::AsWorker here(of(L).session());
   return push_operation(L, "reduce_scatter",
                         get<Group>(L, 1).reduce_scatter(tensor_at(L, 2), collective_options_at(L, 3)));
 }
 int broadcast(lua_State* L) {
-  const AsWorker here(L);
+  const script::AsWorker here(of(L).session());
   const Group& g = get<Group>(L, 1);
   const size_t root = rank_at(L, 3, g);
   const CollectiveOptions options = collective_options_at(L, 4);
@@ -204,44 +133,44 @@ int broadcast(lua_State* L) {
   return push_operation(L, "broadcast", g.broadcast(tensor_at(L, 2), root, options));
 }
 int scatter(lua_State* L) {
-  const AsWorker here(L);
+  const script::AsWorker here(of(L).session());
   const Group& g = get<Group>(L, 1);
   return push_operation(L, "scatter",
                         g.scatter(tensor_or_none(L, 2), rank_at(L, 3, g), collective_options_at(L, 4)));
 }
 int gather(lua_State* L) {
-  const AsWorker here(L);
+  const script::AsWorker here(of(L).session());
   const Group& g = get<Group>(L, 1);
   return push_operation(L, "gather",
                         g.gather(tensor_at(L, 2), rank_at(L, 3, g), collective_options_at(L, 4)));
 }
 int all_gather(lua_State* L) {
-  const AsWorker here(L);
+  const script::AsWorker here(of(L).session());
   return push_operation(L, "all_gather",
                         get<Group>(L, 1).all_gather(tensor_at(L, 2), collective_options_at(L, 3)));
 }
 int all_to_all(lua_State* L) {
-  const AsWorker here(L);
+  const script::AsWorker here(of(L).session());
   return push_operation(L, "all_to_all",
                         get<Group>(L, 1).all_to_all(tensors_of(L, 2), collective_options_at(L, 3)));
 }
 int barrier(lua_State* L) {
-  const AsWorker here(L);
+  const script::AsWorker here(of(L).session());
   return push_operation(L, "barrier", get<Group>(L, 1).barrier(collective_options_at(L, 2)));
 }
 
 std::optional<Duration> timeout_at(lua_State* L, int at) {
   if (lua_isnoneornil(L, at)) return {};
-  return seconds_of(luaL_checknumber(L, at));
+  return script::time_limit(luaL_checknumber(L, at));
 }
 int send(lua_State* L) {
-  const AsWorker here(L);
+  const script::AsWorker here(of(L).session());
   const Group& g = get<Group>(L, 1);
   return push_operation(L, "send",
                         g.send(tensor_at(L, 2), rank_at(L, 3, g), name_at(L, 4, ""), timeout_at(L, 5)));
 }
 int receive(lua_State* L) {
-  const AsWorker here(L);
+  const script::AsWorker here(of(L).session());
   const Group& g = get<Group>(L, 1);
   return push_operation(L, "receive", g.receive(rank_at(L, 2, g), name_at(L, 3, ""), timeout_at(L, 4)));
 }
@@ -250,16 +179,13 @@ int receive(lua_State* L) {
 
 // mesh({{"dp", 2}, {"pp", 2}}[, members[, name]])
 int make_mesh(lua_State* L) {
-  std::vector<MeshDim> dims;
-  for (auto& [name, size] : Codec<std::vector<std::pair<std::string, int64_t>>>::from(value_at(L, 1))) {
-    if (size < 1) throw_invalid(fmt::format("[mesh] dimension {} has size {}: give 1 at least", name, size));
-    dims.push_back({std::move(name), static_cast<size_t>(size)});
-  }
-  put<Mesh>(L, Mesh(group_at(L, 2, name_at(L, 3, "mesh")), std::move(dims)));
+  const auto dims = Codec<std::vector<std::pair<std::string, int64_t>>>::from(value_at(L, 1));
+  put<Mesh>(L, script::mesh_of(of(L).session(), dims, lua_isnoneornil(L, 2) ? Value() : value_at(L, 2),
+                               name_at(L, 3, "mesh")));
   return 1;
 }
 int mesh_group(lua_State* L) {
-  const AsWorker here(L);
+  const script::AsWorker here(of(L).session());
   put<Group>(L, get<Mesh>(L, 1)[text_at(L, 2)]);
   return 1;
 }
@@ -287,7 +213,7 @@ int mesh_length(lua_State* L) {
   return mesh_size(L);
 }
 int mesh_coordinate(lua_State* L) {
-  const AsWorker here(L);
+  const script::AsWorker here(of(L).session());
   lua_pushinteger(L, static_cast<lua_Integer>(get<Mesh>(L, 1).coordinate(text_at(L, 2))));
   return 1;
 }

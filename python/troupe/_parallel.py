@@ -1,0 +1,170 @@
+"""Replicas, pipelines and groups."""
+from . import _core
+
+
+class DataParallel:
+    """Replicas of a module, or actors of one type, that stay equal and learn from their rows of each batch.
+
+    net = troupe.DataParallel(model, cluster, shard="all"); net(x) is a future of the forward of all rows. Options: on (workers, for a
+    module), buffers, first_bucket, bucket (bytes), compression, shard ("none", "state", "gradients", "all": what replicas divide),
+    gather and reduce ("use", "step").
+    """
+
+    def __init__(self, model, cluster, **options):
+        self._core = _core.replicas(cluster._core, model, **options)
+        if hasattr(model, "_troupe_spec"):
+            self.load_state_dict(model.state_dict())
+
+    @property
+    def _actors(self):
+        return self._core.actors()
+
+    def replicas(self):
+        """The actors."""
+        return self._core.actors()
+
+    def __call__(self, x):
+        return self._core.rows("forward", _core.split(x))
+
+    @staticmethod
+    def split(x):
+        """An argument whose rows the replicas divide; or of a list, what each of them gets."""
+        return _core.split(x)
+
+    def rows(self, method, *args):
+        """A future of what a method gives for the rows of all, in their order: net.rows("forward", net.split(x))."""
+        return self._core.rows(method, *args)
+
+    def mean(self, method, *args):
+        """A future of the mean over all rows of what a method gives, such as a loss."""
+        return self._core.mean(method, *args)
+
+    def accumulate(self):
+        """with net.accumulate(): passes leave their gradients with the replicas; the next one sums them as well."""
+        return _Accumulation(self._core)
+
+    def state_dict(self):
+        """Parameters and buffers by name, whole whatever replicas divide."""
+        return self._core.state_dict()
+
+    def load_state_dict(self, state):
+        """All replicas take them."""
+        self._core.load_state_dict(dict(state))
+
+    def report(self):
+        """What each replica keeps in how many bytes, and sent in the last step."""
+        return self._core.report()
+
+    def train(self, mode=True):
+        """Training mode of all replicas."""
+        for actor in self.replicas():
+            actor.train(mode)
+        return self
+
+    def eval(self):
+        """Evaluation mode."""
+        return self.train(False)
+
+    def __len__(self):
+        return len(self.replicas())
+
+    def __repr__(self):
+        return "<%d replicas: %s>" % (len(self), ", ".join(map(repr, self.replicas())))
+
+
+class _Accumulation:
+    def __init__(self, replicas):
+        self._replicas = replicas
+
+    def __enter__(self):
+        self._open = self._replicas.accumulate()
+        return self
+
+    def __exit__(self, *_):
+        self._open.close()
+
+
+class _AnyPipeline:
+    def step(self, x, y, weights=None):
+        """A future of the forward and backward of a batch, within a context: a dict of loss, losses, weight."""
+        return self._core.step(x, y, weights)
+
+    def forward(self, x):
+        """The outputs of the micro-batches."""
+        return self._core.forward(x)
+
+    def report(self):
+        """What the last step did, or what each actor keeps."""
+        return self._core.report()
+
+
+class Pipeline(_AnyPipeline):
+    """A model in stages: actors, or dicts of actor, method, loss. Options: schedule, micro_batches, chunks, checkpoint, timeout, and
+    loss: an operator of (output, target), "cross_entropy"."""
+
+    def __init__(self, stages, cluster, **options):
+        self._stages = list(stages)
+        self._core = _core.pipeline(cluster._core, self._stages, **options)
+
+    @property
+    def _actors(self):
+        return [s["actor"] if isinstance(s, dict) else s for s in self._stages]
+
+
+class Pipelines(_AnyPipeline):
+    """A model in stages on a mesh of workers, cluster.mesh({"dp": 2, "pp": 2}): a module for each stage, of which each replica trains on
+    its rows; or actors, one for each point. Options: those of Pipeline, shard, gather, reduce, method, stages, replicas."""
+
+    def __init__(self, stages, mesh, **options):
+        self._core = _core.pipelines(mesh, list(stages), **options)
+
+    @property
+    def _actors(self):
+        return self._core.actors()
+
+    def actors(self):
+        """In the order of the mesh's points."""
+        return self._core.actors()
+
+
+class Group:
+    """A process group; this process does the part of its own worker. Options of operations: op, tag, timeout, way, rows."""
+
+    def __init__(self, core):
+        self._core = core
+
+    def __len__(self):
+        return len(self._core)
+
+    size = __len__
+
+    def rank(self):
+        """Of this process's worker."""
+        return self._core.rank()
+
+    def label(self, rank):
+        """Who that is."""
+        return self._core.label(rank)
+
+    def subset(self, ranks, name):
+        """A group of some members, in that order."""
+        return Group(self._core.subset(list(ranks), name))
+
+
+def _operation(name, has_tensor, has_peer):
+    def operation(self, *args, **options):
+        expected = has_tensor + has_peer
+        if len(args) != expected:
+            raise TypeError("group.%s takes %s, and options by name" % (
+                name, " and ".join(["a tensor"] * has_tensor + ["a rank"] * has_peer) or "nothing"))
+        x = args[0] if has_tensor else None
+        return self._core.run(name, x, args[-1] if has_peer else 0, **options)
+    operation.__name__ = name
+    operation.__doc__ = "A future of the operation, of which this process does the part of its worker."
+    return operation
+
+
+for _name, _tensor, _peer in (("all_reduce", 1, 0), ("reduce", 1, 1), ("reduce_scatter", 1, 0), ("broadcast", 1, 1), ("scatter", 1, 1),
+                              ("gather", 1, 1), ("all_gather", 1, 0), ("all_to_all", 1, 0), ("barrier", 0, 0), ("send", 1, 1),
+                              ("receive", 0, 1)):
+    setattr(Group, _name, _operation(_name, _tensor, _peer))

@@ -1,0 +1,171 @@
+"""Replicas, pipelines, groups and jobs in Python."""
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+
+import troupe
+import troupe.nn as nn
+import troupe.nn.functional as F
+
+
+def model():
+    troupe.manual_seed(2)
+    return nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 3))
+
+
+def batch():
+    troupe.manual_seed(9)
+    x = troupe.randn(24, 4)
+    return x, (x[:, 0] > 0).long() + (x[:, 1] > 0).long()
+
+
+def losses_here(steps=6):
+    net, (x, y) = model(), batch()
+    opt, out = troupe.optim.AdamW(net.parameters(), lr=0.05), []
+    for _ in range(steps):
+        opt.zero_grad()
+        loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        opt.step()
+        out.append(loss.item())
+    return out
+
+
+class Parallel(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = troupe.Cluster(workers=5)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cluster.shutdown()
+
+    def close(self, got, want):
+        self.assertEqual(len(got), len(want))
+        for a, b in zip(got, want):
+            self.assertAlmostEqual(a, b, places=4)
+
+    def test_replicas_follow_one_model(self):
+        x, y = batch()
+        for shard in ("none", "state", "gradients", "all"):
+            net = troupe.DataParallel(model(), self.cluster, on=["w1", "w2"], shard=shard)
+            self.assertEqual(len(net), 2)
+            opt, losses = troupe.optim.AdamW(net, lr=0.05), []
+            for _ in range(6):
+                with self.cluster.context() as step:
+                    loss = F.cross_entropy(net(x), y)
+                    step.backward(loss)
+                    opt.step()
+                losses.append(loss.item())
+            self.close(losses, losses_here())
+            self.assertEqual(sorted(net.state_dict()), sorted(model().state_dict()))
+        with self.assertRaisesRegex(troupe.Error, "shard"):
+            troupe.DataParallel(model(), self.cluster, shard="some")
+        with self.assertRaisesRegex(troupe.Error, 'did you mean "shard"'):
+            troupe.DataParallel(model(), self.cluster, shart="all")
+
+    def test_accumulated_gradients_are_those_of_the_whole_batch(self):
+        x, y = batch()
+        net = troupe.DataParallel(model(), self.cluster, on=["w1", "w2"])
+        opt = troupe.optim.AdamW(net, lr=0.05)
+        with self.cluster.context() as step:
+            with net.accumulate():
+                step.backward(F.cross_entropy(net(x[:12]), y[:12]) / 2)
+            step.backward(F.cross_entropy(net(x[12:]), y[12:]) / 2)
+            opt.step()
+        self.close([F.cross_entropy(net(x), y).item()], losses_here(2)[1:])
+
+    def test_pipelines_follow_one_model(self):
+        x, y = batch()
+        whole = model()
+        for schedule in ("gpipe", "1f1b"):
+            a, b = self.cluster.spawn(whole[:2], "w1"), self.cluster.spawn(whole[2:], "w2")
+            p = troupe.Pipeline([a, b], self.cluster, micro_batches=4, loss="cross_entropy", schedule=schedule)
+            opt, losses = troupe.optim.AdamW(p, lr=0.05), []
+            for _ in range(6):
+                with self.cluster.context():
+                    done = p.step(x, y)
+                    opt.step()
+                losses.append(done.result()["loss"])
+            self.close(losses, losses_here())
+            self.assertIn("micro-batches", p.report())
+        self.assertEqual(len(p.forward(x)), 4)
+        with self.assertRaisesRegex(troupe.Error, "context"):
+            p.step(x, y)
+
+    def test_pipelines_on_a_mesh(self):
+        x, y = batch()
+        mesh = self.cluster.mesh({"dp": 2, "pp": 2}, ["w1", "w2", "w3", "w4"])
+        self.assertEqual((len(mesh), mesh.size("pp")), (4, 2))
+        whole = model()
+        p = troupe.Pipelines([whole[:2], whole[2:]], mesh, micro_batches=2, loss="cross_entropy")
+        for i, actor in enumerate(p.actors()):
+            actor.load_state_dict(whole[2 * (i % 2):2 * (i % 2) + 2].state_dict())
+        opt, losses = troupe.optim.AdamW(p, lr=0.05), []
+        for _ in range(6):
+            with self.cluster.context():
+                losses.append(p.step(x, y).result()["loss"])
+                opt.step()
+        self.close(losses, losses_here())
+
+    def test_groups(self):
+        g = self.cluster.group(["w0"])
+        self.assertEqual((len(g), g.rank(), g.label(0)), (1, 0, "w0"))
+        x = troupe.tensor([1.0, 2.0])
+        self.assertEqual(g.all_reduce(x, op="mean").result().tolist(), [1, 2])
+        self.assertEqual(g.broadcast(x, 0).result().tolist(), [1, 2])
+        self.assertIsNone(g.barrier().result())
+        self.assertEqual(len(self.cluster.group()), 5)
+        with self.assertRaisesRegex(troupe.Error, "op must be one of"):
+            g.all_reduce(x, op="most")
+        with self.assertRaisesRegex(TypeError, "takes a tensor and a rank"):
+            g.broadcast(x)
+        with self.assertRaisesRegex(troupe.Error, "rank 3 of a group of 1"):
+            g.reduce(x, 3)
+
+
+class Jobs(unittest.TestCase):
+    JOB = """
+        import os, signal, sys
+        import troupe, troupe.nn as nn, troupe.nn.functional as F
+        stop, folder = int(sys.argv[1]), sys.argv[2]
+        troupe.manual_seed(4)
+        with troupe.Cluster(workers=2, checkpoint=folder, resume=True, every=1) as c:
+            a = c.spawn(nn.Linear(784, 10), "w1")
+            opt = troupe.optim.Adam([a], lr=0.01)
+            best = troupe.keep(seen=0)
+            job = troupe.Job(c)
+            digits = troupe.data.digits(256, seed=1, batch_size=64)
+            for x, y, epoch, last in job.batches(digits, 2):
+                with c.context() as step:
+                    loss = F.cross_entropy(a(x), y)
+                    step.backward(loss)
+                    opt.step()
+                best["seen"] += 1
+                print(best["seen"], repr(loss.item()), flush=True)
+                if best["seen"] == stop:
+                    os.kill(os.getpid(), signal.SIGINT)
+            print("end")
+    """
+
+    def run_job(self, stop, folder):
+        with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+            file.write(textwrap.dedent(self.JOB))
+            file.flush()
+            return subprocess.run([sys.executable, "-B", file.name, str(stop), folder], capture_output=True, text=True)
+
+    def test_a_job_that_was_asked_to_end_goes_on_with_the_same_bits(self):
+        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+            whole = self.run_job(0, one)
+            self.assertEqual((whole.returncode, whole.stdout.splitlines()[-1]), (0, "end"), whole.stderr)
+            first = self.run_job(3, two)
+            self.assertEqual((first.returncode, len(first.stdout.splitlines())), (130, 3), first.stderr)
+            second = self.run_job(0, two)
+            self.assertEqual(second.returncode, 0, second.stderr)
+            self.assertEqual(first.stdout + second.stdout, whole.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
