@@ -114,6 +114,11 @@ TEST_CASE("transformers of characters learn in a pipeline as well as alone", "[p
   CHECK(pipeline < 1.15 * alone);
 }
 
+TEST_CASE("a language model learns sums from rewards alone", "[process]") {
+  if (kSanitized) return skip_test("it only trains");
+  check_goals("grpo");
+}
+
 TEST_CASE("spirals are told apart", "[process]") {
   CHECK(number_after(run("spirals", {"--epochs", "20"}), "test accuracy ") > 90);
 }
@@ -279,7 +284,7 @@ TEST_CASE("a model trains the same however its layers, replicas and state are cu
 TEST_CASE("every example prints its help and trains nothing", "[process]") {
   for (const char* name : {"quickstart", "digits", "data_parallel", "sharded", "spirals", "pinn", "mnist_cnn",
                            "char_transformer", "pipeline", "char_pipeline", "stalls", "recommender",
-                           "cartpole", "rnn_remote", "own_function", "llm", "chat"}) {
+                           "cartpole", "rnn_remote", "own_function", "llm", "chat", "grpo"}) {
     Process help({program(name), "--help"});
     CHECK(help.exit_code() == 0);
     INFO(name << help.output);
@@ -328,6 +333,7 @@ const Short kShort[] = {{"spirals", {"--epochs", "1"}, "test accuracy "},
                         {"stalls", {"--steps", "2", "--step-ms", "0"}, "async "},
                         {"recommender", {"--steps", "1"}, "test loss "},
                         {"cartpole", {"--updates", "1"}, "mean reward "},
+                        {"grpo", {"--steps", "1"}, "reward "},
                         {"pinn", {"--steps", "1"}, "largest error "},
                         {"char_transformer", {"--steps", "1", "--sample", "1", kText}, "perplexity "},
                         {"char_pipeline", {"--steps", "1", kText}, "perplexity "},

@@ -88,7 +88,7 @@ bool Attempts::may_grow() const {
 void Attempts::run(const std::function<void()>& step) {
   if (running_) throw_invalid("[attempt] one within another: a step of a job is one attempt");
   running_ = true;
-  const std::shared_ptr<void> ends(nullptr, [this](void*) { running_ = false; });
+  const std::shared_ptr<void> ends(nullptr, [this](void*) { running_ = false, pools_.reset(); });
   if (sets().empty()) return step();
   machine_.emplace();
   for (Action next = machine_->on(begin());;) switch (next) {
@@ -207,6 +207,7 @@ Attempts::Event Attempts::refuse(const std::string& why) {
 // Each worker learns from the question who is lost.
 Attempts::Event Attempts::rest() {
   auto& worker = cluster_.worker();
+  pools_.emplace(cluster_, worker.clock().now());
   const auto problem = actors::quiesce(worker, worker.clock().now() + kRest);
   if (problem && problem->kind() == ErrorKind::cancelled) throw *problem;
   if (problem && problem->kind() != ErrorKind::disconnected) {
@@ -222,6 +223,8 @@ std::string Attempts::what_cannot_be_undone() {
   std::set<std::string> known;
   for (Set* s : sets())
     for (const AnyRef& r : s->members()) known.insert(label_of(r));
+  for (const PoolCore* p : PausedPools::of(cluster_))  // nobody relies on their state
+    for (const AnyRef& r : p->members()) known.insert(label_of(r));
   auto& worker = cluster_.worker();
   for (const std::string& what : actors::alive_everywhere(worker, worker.clock().now() + kRest)) {
     if (what.find(" contexts on ") != std::string::npos)
@@ -312,10 +315,13 @@ std::vector<ReplicaSeat> Attempts::seats(Set& set, const std::set<std::string>& 
   return all;
 }
 
-// Whoever came for nobody takes the place of one that has been missing, or is one more.
+// Whoever came for nobody takes the place of one that has been missing, or is one more; or it came for a
+// worker without a replica.
 void Attempts::seat_free(Set& set, std::vector<ReplicaSeat>& seats) {
   auto& missing = missing_[&set];
+  const ElasticJob& job = cluster_.elastic_job();
   for (const std::string& worker : free_) {
+    if (missing.empty() && job.most <= job.start) continue;
     ReplicaSeat seat{.stays = {}, .worker = worker, .path = {}, .own = {}};
     size_t at = seats.size();
     if (!missing.empty()) {
@@ -367,6 +373,7 @@ Attempts::Event Attempts::form() {
   moved_(told_, other_number_);
   told_.clear(), in_place_.clear(), free_.clear();
   other_number_ = false;
+  pools_.reset();
   const bool few = std::cmp_less(in_use(), cluster_.elastic_job().least);
   return few ? form() : Event::done;  // whoever left has made room for another one
 }

@@ -14,14 +14,9 @@
 #include "troupe/attempt/machine.h"
 #include "troupe/attempt/vote.h"
 #include "troupe/cluster/cluster.h"
+#include "troupe/pool/paused_pools.h"
 
 namespace troupe::internal {
-
-/// An actor of the job is elsewhere.
-struct MovedActor {
-  std::string path;
-  std::string worker;  ///< empty: it is gone
-};
 
 /// The driver's part: what AttemptMachine says is done to the DataParallel sets of the cluster. Of one
 /// thread.
@@ -87,6 +82,7 @@ class Attempts {
   std::vector<MovedActor> told_;
   bool other_number_ = false, undone_ = false;
 
+  std::optional<PausedPools> pools_;  // from rest to the end of the forming
   int64_t number_ = 0;
   uint64_t calls_ = 0;  // that this worker had made when the last step ended
   bool fresh_ = false;  // the points are those of number_

@@ -81,6 +81,8 @@ struct Job::Parts {
   using Action = Committer::Action;
 
   bool elastic() const { return cluster_ && cluster_->elastic(); }
+  // A loss is a miss of a checkpoint, and not the end.
+  bool goes_on() const { return elastic() || has_pools_; }
   bool on_driver() const { return std::this_thread::get_id() == driver_thread_; }
   std::optional<Error> rest(Duration limit);
   void save(int64_t step, Event why);
@@ -117,6 +119,7 @@ struct Job::Parts {
   std::optional<internal::Witness> witness_;
   std::weak_ptr<const StopSignal> stop_;  // as long as the loop goes on
   std::optional<internal::Attempts> attempts_;
+  bool has_pools_ = false;  // when it settled last
   const std::optional<internal::Rehearsal> rehearsal_ = internal::Rehearsal::current();
   Snapshot driver_;                  // its part of one
   datasets::CheckpointIndex index_;  // of the checkpoint that is being made
@@ -273,18 +276,10 @@ void Job::Parts::throw_failure(int64_t step, Event why) {
   }
   if (!failure) return;
   const Error& e = *failure;
-  if (e.kind() == ErrorKind::disconnected && elastic() && why != Event::loop_ends) return;  // said, as a miss
-  if (e.kind() == ErrorKind::disconnected)
-    throw Error(
-        e.kind(),
-        fmt::format("[job] the loop ends with step {}, which is in no checkpoint of {} ({}): it would "
-                    "have all actors that were there when the loop began, and {} had some of them: {}",
-                    step, dir_, newest(), e.worker().empty() ? "a worker" : e.worker(), e.message()),
-        e.trail(), e.worker());
-  if (why != Event::loop_ends || e.kind() == ErrorKind::cancelled) throw e;
-  throw_error(e.kind(),
-              fmt::format("[job] the loop ends with step {}, which is in no checkpoint of {} ({}): {}", step,
-                          dir_, newest(), e.message()));
+  if (e.kind() == ErrorKind::disconnected && goes_on() && why != Event::loop_ends) return;  // said, as a miss
+  if (e.kind() == ErrorKind::disconnected || (why == Event::loop_ends && e.kind() != ErrorKind::cancelled))
+    throw internal::ended_unsaved(step, dir_, e);
+  throw e;
 }
 
 // Whoever waits for the state finds the failure with it.
@@ -350,10 +345,16 @@ void Job::Parts::settle() {
   finish_writing();  // of the one before, which has ended
   started_ = monotonic();
   if (before_checkpoints) before_checkpoints();
+  std::optional<internal::PausedPools> pools;
+  if (cluster_) {
+    pools.emplace(*cluster_, cluster_->worker().clock().now() + kRest);
+    has_pools_ = !pools->none();
+    workers_.moved(pools->where(), internal::JobWorkers::Newcomers::no);
+  }
   auto problem = rest(kRest);
   if (!problem) return advance(Event::at_rest);
   if (problem->kind() == ErrorKind::cancelled) throw *problem;
-  const bool lost = problem->kind() == ErrorKind::disconnected && !elastic();
+  const bool lost = problem->kind() == ErrorKind::disconnected && !goes_on();
   {
     std::lock_guard lock(mutex_);
     why_ = std::move(problem);
@@ -390,7 +391,7 @@ void Job::Parts::take_snapshots() {
   } catch (...) {
     Error e = current_error();
     if (e.kind() == ErrorKind::cancelled) throw;
-    const bool lost = e.kind() == ErrorKind::disconnected && !elastic();
+    const bool lost = e.kind() == ErrorKind::disconnected && !goes_on();
     {
       std::lock_guard lock(mutex_);
       why_ = std::move(e);
@@ -453,7 +454,7 @@ void Job::Parts::write() {
     }
   } catch (...) {
     Error e = current_error();
-    event = e.kind() == ErrorKind::disconnected && !elastic() ? Event::worker_lost : Event::not_written;
+    event = e.kind() == ErrorKind::disconnected && !goes_on() ? Event::worker_lost : Event::not_written;
     std::lock_guard lock(mutex_);
     why_ = std::move(e);
   }

@@ -1,5 +1,7 @@
 #include "troupe/job/job_load.h"
 
+#include <fmt/format.h>
+
 #include "core/base/log.h"
 #include "data/checkpoint/checkpoint_files.h"
 #include "ops/environment.h"
@@ -56,6 +58,17 @@ std::string newest_in(const std::string& dir) {
   } catch (const Error& e) {  // of a disk that does not even say that
     return e.what();
   }
+}
+
+Error ended_unsaved(int64_t step, const std::string& dir, const Error& e) {
+  std::string why = e.message();
+  if (e.kind() == ErrorKind::disconnected)
+    why = "it would have all actors that were there when the loop began, and " +
+          (e.worker().empty() ? "a worker" : e.worker()) + " had some of them: " + why;
+  return {e.kind(),
+          fmt::format("[job] the loop ends with step {}, which is in no checkpoint of {} ({}): {}", step, dir,
+                      newest_in(dir), why),
+          e.trail(), e.worker()};
 }
 
 Given given_everywhere(JobWorkers& workers) {

@@ -19,6 +19,8 @@ struct LoadedJob {
 
 /// "the newest is of step 12", of a folder of checkpoints.
 std::string newest_in(const std::string& dir);
+/// What a loop throws whose last step could not be saved.
+Error ended_unsaved(int64_t step, const std::string& dir, const Error& why);
 /// What this program has given the driver and all actors. At rest, before the loop.
 Given given_everywhere(JobWorkers& workers);
 /// From the checkpoint of a step in `dir`, on all workers, where the job is called `name`. `total`: steps of

@@ -22,11 +22,15 @@ class JobWorkers {
   /// Each of the job's actors, and its worker; none until that is known.
   std::optional<std::map<std::string, std::string>> layout;
 
-  /// Checkpoints have the actors where they are now.
-  void moved(const std::vector<MovedActor>& actors) {
+  /// Checkpoints have the actors where they are now; those that are not in the layout, if `newcomers` says
+  /// so.
+  enum class Newcomers { no, yes };
+  void moved(const std::vector<MovedActor>& actors, Newcomers newcomers = Newcomers::yes) {
     if (!layout) return;
     for (const auto& [path, worker] : actors)
-      if (worker.empty())
+      if (newcomers == Newcomers::no && !layout->contains(path))
+        continue;
+      else if (worker.empty())
         layout->erase(path);
       else
         (*layout)[path] = worker;
