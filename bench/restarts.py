@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """How long a job is held up when a worker is killed: from the kill to the end of the first step that is new.
 
-    restarts.py [BIN] [--kills N] [--job NAME]... [--torch PYTHON]
+    restarts.py [BIN] [--kills N] [--job NAME]... [--mib N]... [--torch PYTHON]
 
-BIN, the folder of built programs: jobs of tests/soak/kills.py, under troupe run --max-restarts. --torch: torch_peer.py
+BIN, the folder of built programs: jobs of tests/soak/kills.py, under troupe run --max-restarts; and replicas with --mib of
+state each, under troupe run --elastic: with a spare, with a worker that is started anew, and with fewer. --torch: torch_peer.py
 restarts, under torchrun --max-restarts, of PyTorch 2.4 or newer.
 
 Prints one line of JSON for each job: the median in milliseconds, the 90th percentile and the longest; and each kill on
@@ -80,6 +81,46 @@ def ours(programs, name, count, folder):
     emit("troupe", name, times)
 
 
+ELASTIC = {"spare": ["--elastic", "--spares", "1"], "anew": ["--elastic"], "fewer": ["--elastic=2:4"]}
+
+
+def elastic(programs, how, mib, count, folder):
+    """Three replicas beside the driver, which lose one that has come; the driver is not killed."""
+    progress, log = folder / "progress", open(folder / "log", "w")
+    command = [programs / "troupe", "run", "-n", "4", *ELASTIC[how], programs / "bench_elastic", str(mib), "1000000", progress]
+    job = subprocess.Popen([*map(str, command)], stdout=log, stderr=log)
+
+    def newest():
+        try:
+            return int(progress.read_text().split()[0])
+        except (OSError, ValueError, IndexError):
+            return -1
+
+    def ranks():
+        found = {}
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                stat = (process / "stat").read_text().rsplit(")", 1)[1].split()
+                variables = (process / "environ").read_bytes().split(b"\0")
+                title = (process / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if int(stat[1]) == job.pid and stat[0] not in "ZX" and str(progress).encode() in title:
+                found.update({int(v[5:]): int(process.name) for v in variables if v.startswith(b"RANK=")})
+        newest_spare = max(found, default=0) if how == "spare" else None
+        return {rank: pid for rank, pid in found.items() if rank not in (0, newest_spare)}
+
+    try:
+        times = held_up(f"elastic, {how}, {mib:g} MiB", newest, ranks, count, random.Random(1))
+    except SystemExit:
+        print((folder / "log").read_text()[-4000:], file=sys.stderr)
+        raise
+    finally:
+        job.send_signal(signal.SIGTERM)
+        job.wait()
+    emit("troupe --elastic", f"{mib:g} MiB, {how}", times)
+
+
 def torch(python, count, folder):
     version = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
     progress = folder / "progress"
@@ -121,12 +162,18 @@ def main():
     parser.add_argument("programs", type=pathlib.Path, nargs="?", metavar="BIN")
     parser.add_argument("--torch", metavar="PYTHON")
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--job", action="append", choices=JOBS)
+    parser.add_argument("--job", action="append", choices=(*JOBS, "elastic"))
+    parser.add_argument("--mib", action="append", type=float)
     args = parser.parse_args()
     if not args.programs and not args.torch:
         parser.error("expected BIN, the folder of built programs, or --torch")
     with tempfile.TemporaryDirectory(prefix="troupe-restarts-") as folder:
-        for name in (args.job or JOBS) if args.programs else []:
+        for mib in (args.mib or [36]) if args.programs and "elastic" in (args.job or ["elastic"]) else []:
+            for how in ELASTIC:
+                within = pathlib.Path(folder) / f"{how}-{mib:g}"
+                within.mkdir()
+                elastic(args.programs.resolve(), how, mib, args.kills, within)
+        for name in [j for j in args.job or JOBS if j != "elastic"] if args.programs else []:
             ours(args.programs.resolve(), name, args.kills, pathlib.Path(folder))
         if args.torch:
             torch(args.torch, args.kills, pathlib.Path(folder))

@@ -65,11 +65,13 @@ std::set<std::string> Attempts::absent() const {
   return out;
 }
 
-size_t Attempts::in_use() const {
-  const auto leaving = cluster_.leaving();
-  const auto workers = cluster_.workers();
-  return static_cast<size_t>(std::ranges::count_if(
-      workers, [&](const std::string& w) { return std::ranges::find(leaving, w) == leaving.end(); }));
+size_t Attempts::in_use(const std::set<std::string>& absent) const {
+  const auto leaving = cluster_.leaving(), workers = cluster_.workers();
+  const auto seated = members();
+  return static_cast<size_t>(std::ranges::count_if(workers, [&](const std::string& w) {
+    const bool leaves = std::ranges::find(leaving, w) != leaving.end();
+    return !absent.contains(w) && (!leaves || seated.contains(w));
+  }));
 }
 
 bool Attempts::may_grow() const {
@@ -126,7 +128,7 @@ Attempts::Event Attempts::begin() {
                        return own_.contains(s) && own_[s].size() == s->size();
                      });
   fresh_ = fresh_ && known && calls_ == cluster_.worker().pending_calls().last_id();
-  if (!absent().empty() || may_grow() || static_cast<int64_t>(in_use()) < cluster_.elastic_job().least) {
+  if (!absent().empty() || may_grow() || std::cmp_less(in_use(absent()), cluster_.elastic_job().least)) {
     if (!known) own_.clear();
     return Event::missing;
   }
@@ -272,17 +274,23 @@ bool Attempts::choose(const std::set<std::string>& absent) {
   const auto is_lost = [&](const std::string& w) { return !lives(w); };
   std::erase_if(in_place_, [&](const auto& p) { return is_lost(p.second); });
   std::erase_if(free_, is_lost);
+  std::erase_if(idle_, is_lost);
   const auto take = [&] {
     const std::string spare = cluster_.spares().front();
     cluster_.use_spare(spare);
     return spare;
   };
-  const auto few = [&] { return std::cmp_less(in_use(), cluster_.elastic_job().least); };
+  const auto few = [&] { return std::cmp_less(in_use(absent), cluster_.elastic_job().least); };
   for (const std::string& w : absent) {
     if (in_place_.contains(w)) continue;
+    if (!idle_.empty()) {
+      in_place_[w] = *idle_.begin();
+      idle_.erase(idle_.begin());
+      continue;
+    }
     if (cluster_.spares().empty() && few() && !lives(w)) {
       log::warning(fmt::format("[job] {} is lost, and {} of at least {} workers are there: waiting for one",
-                               w, in_use(), cluster_.elastic_job().least));
+                               w, in_use(absent), cluster_.elastic_job().least));
       (void)wait_for_newcomer();
     }
     if (!cluster_.spares().empty()) in_place_[w] = take();
@@ -307,7 +315,7 @@ std::vector<ReplicaSeat> Attempts::seats(Set& set, const std::set<std::string>& 
     const auto at = in_place_.find(worker);
     told_.push_back({path, at == in_place_.end() ? "" : at->second});
     if (at == in_place_.end())
-      missing_[&set].push_back({r, path, std::move(its), number_});
+      missing_[&set].push_back({all.size(), path, std::move(its), number_});
     else
       all.push_back({.stays = {}, .worker = at->second, .path = path, .own = std::move(its)});
   }
@@ -325,8 +333,8 @@ void Attempts::seat_free(Set& set, std::vector<ReplicaSeat>& seats) {
     ReplicaSeat seat{.stays = {}, .worker = worker, .path = {}, .own = {}};
     size_t at = seats.size();
     if (!missing.empty()) {
-      Missing one = std::move(missing.front());
-      missing.erase(missing.begin());
+      Missing one = std::move(missing.back());  // the last to go is the first to be back: ranks are as before
+      missing.pop_back();
       at = std::min(one.rank, at);
       seat.path = one.path;
       if (one.number == number_) seat.own = std::move(one.own);
@@ -363,27 +371,30 @@ Attempts::Event Attempts::form() {
       return refuse("all workers with replicas are lost");
   if (!choose(gone))
     return refuse(fmt::format(
-        "{} of at least {} workers are there, and nobody has come within {:g} s (--wait)", in_use(),
+        "{} of at least {} workers are there, and nobody has come within {:g} s (--wait)", in_use(gone),
         cluster_.elastic_job().least, std::chrono::duration<double>(cluster_.elastic_job().wait).count()));
   for (Set* s : sets()) form_set(*s, gone);
   keep();
   for (const std::string& w : gone) tell(w);
+  const auto seated = members();
+  for (const std::string& w : free_)
+    if (!seated.contains(w)) idle_.insert(w);
   if (!free_.empty())
-    log::warning(fmt::format("[job] {} joined: {} workers go on", fmt::join(free_, ", "), in_use()));
+    log::warning(fmt::format("[job] {} joined: {} workers go on", fmt::join(free_, ", "), in_use({})));
   moved_(told_, other_number_);
   told_.clear(), in_place_.clear(), free_.clear();
   other_number_ = false;
   pools_.reset();
-  const bool few = std::cmp_less(in_use(), cluster_.elastic_job().least);
+  const bool few = std::cmp_less(in_use(absent()), cluster_.elastic_job().least);
   return few ? form() : Event::done;  // whoever left has made room for another one
 }
 
 void Attempts::tell(const std::string& gone) {
   const auto at = in_place_.find(gone);
-  log::warning(fmt::format(
-      "[job] {} {}: {}{}", gone, lives(gone) ? "leaves" : "is lost",
-      at == in_place_.end() ? fmt::format("{} workers go on", in_use()) : at->second + " takes its place",
-      machine_->redone() > 0 ? ", and the step is made again" : ""));
+  log::warning(fmt::format("[job] {} {}: {}{}", gone, lives(gone) ? "leaves" : "is lost",
+                           at == in_place_.end() ? fmt::format("{} workers go on", in_use({gone}))
+                                                 : at->second + " takes its place",
+                           machine_->redone() > 0 ? ", and the step is made again" : ""));
   if (lives(gone)) cluster_.let_go(gone);
 }
 

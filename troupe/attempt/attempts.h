@@ -35,7 +35,7 @@ class Attempts {
   using Action = AttemptMachine::Action;
   using Event = AttemptMachine::Event;
   struct Missing {
-    size_t rank;
+    size_t rank;  // among those that stayed
     std::string path;
     StateDict own;
     int64_t number;  // of the step that it is of
@@ -56,7 +56,8 @@ class Attempts {
   std::set<std::string> members() const;
   /// Members that are lost, or are to leave.
   std::set<std::string> absent() const;
-  size_t in_use() const;
+  /// Workers that are there, without those, and without whoever leaves and has no replica any more.
+  size_t in_use(const std::set<std::string>& absent) const;
   bool may_grow() const;
   std::string what_cannot_be_undone();
   /// Spares for those; waits for newcomers where there would be too few workers without.
@@ -79,6 +80,7 @@ class Attempts {
   // ---- of a forming, which losses may interrupt
   std::map<std::string, std::string> in_place_;  // who comes in whose place
   std::vector<std::string> free_;                // who comes for nobody that is lost just now
+  std::set<std::string> idle_;                   // of those that came, who has no replica
   std::vector<MovedActor> told_;
   bool other_number_ = false, undone_ = false;
 
