@@ -56,7 +56,7 @@ TEST_CASE("factors multiply to the matrix, of batches, strides and both dtypes")
 }
 
 TEST_CASE(
-    "gradients are those of finite differences, the second ones, too; of symmetric matrices they are "
+    "gradients are those of finite differences, the second ones, too, and of symmetric matrices they are "
     "symmetric") {
   const auto check = [](auto f, const Tensor& x) {
     CHECK(autograd::gradcheck([f](const Tensors& in) { return f(in[0]); }, {x}).ok);

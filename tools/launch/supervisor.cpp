@@ -316,7 +316,13 @@ bool Supervisor::replaced(const Ending& ending) {
     if (code != kNeverMet) say(ending.text() + ", as the job ended");  // else it came too late
     return true;
   }
-  if (phase_ != JobPhase::running || driver_failed_) return false;
+  const bool driver_failed =
+      driver_failed_ || std::ranges::any_of(failures_, [](const Ending& e) { return e.rank == 0; });
+  if (driver_failed && ending.killed()) {  // w0 could not go on without it: its code is the job's
+    say(ending.text());
+    return true;
+  }
+  if (phase_ != JobPhase::running || driver_failed) return false;
   const bool comes = ending.killed() || code == 128 + SIGTERM;
   if (!comes && code == kLostPeer) return false;
   const auto next = static_cast<int64_t>(workers_.size()) + newcomers_;

@@ -82,12 +82,21 @@ Error unheard_error(const std::vector<std::string>& texts) {
 std::optional<Error> Cluster::settle_and_look(TimePoint deadline) {
   // A newcomer that is being let in is asked like all others; should it not come to an end, so be it.
   (void)close_doors().wait_for(std::max<Duration>(deadline - worker_->clock().now(), Duration(0)));
-  std::optional<Error> problem = internal::actors::quiesce(*worker_, deadline);
+  const auto settle = [&] {
+    auto why = internal::actors::quiesce(*worker_, deadline);
+    // An elastic job has lived with losses, and its steps are made.
+    if (why && why->kind() == ErrorKind::disconnected && elastic_job_.start > 0) {
+      internal::log::warning("[cluster] " + why->message() + ", as the job ended");
+      why.reset();
+    }
+    return why;
+  };
+  std::optional<Error> problem = settle();
   if (problem && problem->kind() != ErrorKind::disconnected) return problem;
   auto unheard = internal::actors::take_unheard(*worker_, deadline);  // before the log has it, too
   drop_names(deadline);
   table_->detach();
-  if (auto second = internal::actors::quiesce(*worker_, deadline); second && !problem) problem = second;
+  if (auto second = settle(); second && !problem) problem = second;
   for (auto& text : internal::actors::take_unheard(*worker_, deadline)) unheard.push_back(std::move(text));
   if (!unheard.empty()) {
     if (problem) internal::log::error(problem->what());
