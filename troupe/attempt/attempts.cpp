@@ -193,8 +193,15 @@ Attempts::Event Attempts::perform(const std::function<Event()>& f) {
   } catch (const Error& e) {
     if (e.kind() == ErrorKind::cancelled) throw;
     why_ = e;
-    return e.kind() == ErrorKind::disconnected && !absent().empty() ? Event::lost : Event::refused;
+    const bool lost = !absent().empty() || newcomer_lost();
+    return e.kind() == ErrorKind::disconnected && lost ? Event::lost : Event::refused;
   }
+}
+
+bool Attempts::newcomer_lost() const {
+  const auto is_lost = [&](const std::string& w) { return !lives(w); };
+  return std::ranges::any_of(free_, is_lost) ||
+         std::ranges::any_of(in_place_, [&](const auto& p) { return is_lost(p.second); });
 }
 
 Attempts::Event Attempts::refuse(const std::string& why) {

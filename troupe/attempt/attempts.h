@@ -49,6 +49,8 @@ class Attempts {
   Event form();
   /// The event of what `f` does: done, lost, or refused, with why_.
   Event perform(const std::function<Event()>& f);
+  /// Of those that a forming was about to take.
+  bool newcomer_lost() const;
   Event refuse(const std::string& why);
 
   std::vector<Set*> sets() const;

@@ -1,0 +1,18 @@
+# ./dev package: a .deb of the library, its headers and the command, for the Debian that it is built on.
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME troupe)
+set(CPACK_PACKAGE_VENDOR "The Troupe project")
+set(CPACK_PACKAGE_CONTACT "The Troupe project <troupe@example.invalid>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_INSTALL_CMAKE_PROJECTS)
+foreach(part common static)
+  list(APPEND CPACK_INSTALL_CMAKE_PROJECTS "${PROJECT_BINARY_DIR};Troupe;${part};/")
+endforeach()
+set(CPACK_OUTPUT_FILE_PREFIX ${PROJECT_BINARY_DIR}/packages)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)                      # what the command needs; ./dev adds what programs need
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "clang-19 | clang, cmake, ninja-build")
+include(CPack)
