@@ -50,6 +50,7 @@ void open_modules(nb::module_& m);     ///< modules, safetensors
 void open_cluster(nb::module_& m);     ///< clusters, actors, futures, steps
 void open_optimizers(nb::module_& m);  ///< optimizers, schedules, data sets
 void open_parallel(nb::module_& m);    ///< replicas, pipelines, groups, meshes
+void open_servers(nb::module_& m);     ///< parameter servers and their clients
 void open_jobs(nb::module_& m);        ///< loops that go on from checkpoints
 
 }  // namespace troupe::python

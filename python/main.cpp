@@ -12,5 +12,6 @@ NB_MODULE(_core, m) {
   open_cluster(m);
   open_optimizers(m);
   open_parallel(m);
+  open_servers(m);
   open_jobs(m);
 }

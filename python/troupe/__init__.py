@@ -4,13 +4,13 @@ Tensors, modules and optimizers have PyTorch's names: troupe.zeros(2, 3), troupe
 """
 from . import _core
 from ._errors import Error
-from ._tensor import (HookHandle, Size, Tensor, ValuesAndIndices, as_tensor, device, dtype, from_dlpack, from_numpy, is_tensor,
+from ._tensor import (HookHandle, Size, Tensor, ValuesAndIndices, as_tensor, device, dtype, from_dlpack, from_numpy, from_torch, is_tensor,
                       manual_seed, tensor)
 from ._modes import autocast, autograd, enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from ._cluster import Actor, Cluster, Future, Step, wait_all
 from ._core import load_safetensors, save_safetensors
 from ._jobs import Job, keep
-from ._parallel import DataParallel, Group, Pipeline, Pipelines
+from ._parallel import DataParallel, Group, Pipeline, Pipelines, serve
 from . import _extras, data, nn, ops, optim
 
 _extras.dress(globals())

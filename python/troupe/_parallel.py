@@ -127,6 +127,14 @@ class Pipelines(_AnyPipeline):
         return self._core.actors()
 
 
+def serve(tensors, cluster, on, **options):
+    """Puts tensors, or a module's parameters, into servers on a worker or several. Options: policy ("bsp", "ssp(3)", "async", ...),
+    trainers, optimizer (a name) and its options (lr, ...), lr_by_delay, block_bytes."""
+    if hasattr(tensors, "parameters"):
+        tensors = list(tensors.parameters())
+    return _core.serve_tensors(cluster._core, tensors, on, **options)
+
+
 class Group:
     """A process group; this process does the part of its own worker. Options of operations: op, tag, timeout, way, rows."""
 

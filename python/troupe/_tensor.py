@@ -40,6 +40,17 @@ def from_numpy(array):
 from_dlpack = _core.from_dlpack
 
 
+def from_torch(what):
+    """What PyTorch has, without a copy: a tensor, a dict or list of them, or a module, whose state it is."""
+    if hasattr(what, "state_dict"):
+        what = what.state_dict()
+    if hasattr(what, "items"):
+        return {name: from_torch(tensor) for name, tensor in what.items()}
+    if isinstance(what, (list, tuple)):
+        return [from_torch(tensor) for tensor in what]
+    return from_dlpack(what.detach().cpu())
+
+
 def as_tensor(data, dtype=None, device=None):
     """A tensor of the same elements where data has some, else as tensor()."""
     if isinstance(data, Tensor):

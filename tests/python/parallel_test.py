@@ -126,6 +126,30 @@ class Parallel(unittest.TestCase):
             g.reduce(x, 3)
 
 
+    def test_served_parameters_learn(self):
+        x, y = batch()
+        net = model()
+        served = troupe.serve(net, self.cluster, on=["w1", "w2"], policy="bsp", trainers=1, optimizer="adamw", lr=0.05)
+        client, losses = served.client("mine"), []
+        for _ in range(6):
+            values = client.pull().result()
+            net.load_state_dict(dict(zip(net.state_dict(), values)))
+            net.zero_grad()
+            loss = F.cross_entropy(net(x), y)
+            loss.backward()
+            client.push([p.grad for p in net.parameters()]).result()
+            losses.append(loss.item())
+        self.close(losses, losses_here())
+        self.assertEqual(served.report()[0]["version"], 6)
+        served.set_options(lr=0.01)
+        served.set_policy("async")
+        with self.assertRaisesRegex(troupe.Error, "polic"):
+            served.set_policy("bps")
+        client.leave()
+        with self.assertRaisesRegex(troupe.Error, "context"):
+            served.client("other").push_context()
+
+
 class Jobs(unittest.TestCase):
     JOB = """
         import os, signal, sys

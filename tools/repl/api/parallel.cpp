@@ -1,6 +1,7 @@
 // Pipelines and parameter servers in Lua.
 #include "script/parallel.h"
 
+#include "script/server_client.h"
 #include "tools/draw/timeline.h"
 #include "tools/repl/lua/group_objects.h"
 #include "tools/repl/lua/interpreter.h"
@@ -13,10 +14,7 @@ template <>
 struct ObjectName<PipelineObject> {
   static constexpr const char* value = "pipeline";
 };
-struct ClientObject {
-  std::shared_ptr<parallel::Client> client;
-  std::optional<Future<Tensors>> pulled = {};  ///< the last pull, until somebody has waited for it
-};
+using ClientObject = script::ServerClient;
 template <>
 struct ObjectName<ClientObject> {
   static constexpr const char* value = "client";
@@ -193,9 +191,8 @@ int served_report(lua_State* L) {
   return 1;
 }
 int served_client(lua_State* L) {
-  parallel::ClientOptions options;
-  if (!lua_isnoneornil(L, 2)) options.name = std::string(text_at(L, 2));
-  put<ClientObject>(L, {std::make_shared<parallel::Client>(get<ServedObject>(L, 1).served, options)});
+  const std::string name(lua_isnoneornil(L, 2) ? "" : text_at(L, 2));
+  put<ClientObject>(L, ClientObject(get<ServedObject>(L, 1).served, name));
   return 1;
 }
 int served_to_string(lua_State* L) {
@@ -217,48 +214,34 @@ int client_pull(lua_State* L) {
   ClientObject& c = get<ClientObject>(L, 1);
   const auto step = of(L).step_of(L);
   const script::InStep in(step.get());
-  c.pulled = c.client->pull(luaL_optinteger(L, 2, 0));
-  return push_future(L, c.pulled->then([](const Tensors& t) { return Codec<Tensors>::to(t); }),
-                     "pull of " + c.client->name());
-}
-// For what is pushed, which is computed on the last pull: that has come, in a script, too, where nobody has
-// waited for it.
-parallel::Client& pulled(lua_State* L) {
-  ClientObject& c = get<ClientObject>(L, 1);
-  if (const auto pull = std::exchange(c.pulled, {})) of(L).session().get(*pull);
-  return *c.client;
-}
-int push_pushed(lua_State* L, const parallel::Client& c, const Future<parallel::Pushed>& pushed) {
-  return push_future(L, pushed.then([](const parallel::Pushed& p) {
-    return Value(ValueMap{{"version", p.version}, {"late", p.late}});
-  }),
-                     "push of " + c.name());
+  return push_future(L, c.pull(luaL_optinteger(L, 2, 0)), "pull of " + c.name());
 }
 int client_push(lua_State* L) {
+  ClientObject& c = get<ClientObject>(L, 1);
   const Tensors gradients = list_at(L, 2);
-  const parallel::Client& c = pulled(L);
-  return push_pushed(L, c, c.push(gradients, luaL_optnumber(L, 3, 1)));
+  return push_future(L, c.push(of(L).session(), gradients, luaL_optnumber(L, 3, 1)), "push of " + c.name());
 }
 int client_push_context(lua_State* L) {
   const auto step = step_with_gradients(L, lua_gettop(L) + 1);
   if (!step)
     throw_invalid(
         "push_context pushes the gradients of a context: local step <close> = context() before the pull");
-  const parallel::Client& c = pulled(L);
-  const autograd::Context::Guard in(step->context());
-  return push_pushed(L, c, c.push_context(luaL_optnumber(L, 2, 1)));
+  ClientObject& c = get<ClientObject>(L, 1);
+  return push_future(L, c.push_context(of(L).session(), *step, luaL_optnumber(L, 2, 1)),
+                     "push of " + c.name());
 }
 int client_push_values(lua_State* L) {
+  ClientObject& c = get<ClientObject>(L, 1);
   const Tensors values = list_at(L, 2);
-  const parallel::Client& c = pulled(L);
-  return push_pushed(L, c, c.push_values(values, luaL_optnumber(L, 3, 1)));
+  return push_future(L, c.push_values(of(L).session(), values, luaL_optnumber(L, 3, 1)),
+                     "push of " + c.name());
 }
 int client_leave(lua_State* L) {
-  of(L).session().get(get<ClientObject>(L, 1).client->leave());
+  of(L).session().get(get<ClientObject>(L, 1).leave());
   return 0;
 }
 int client_to_string(lua_State* L) {
-  const auto& c = *get<ClientObject>(L, 1).client;
+  const auto& c = get<ClientObject>(L, 1);
   push(L, std::string_view("client " + c.name() + ", at version " + std::to_string(c.version())));
   return 1;
 }

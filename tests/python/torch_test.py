@@ -1,0 +1,49 @@
+"""PyTorch's tensors and weights go in and out without a copy."""
+import unittest
+
+import troupe
+import troupe.nn as nn
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+
+@unittest.skipUnless(torch, "no torch")
+class Torch(unittest.TestCase):
+    def test_tensors_are_shared(self):
+        x = torch.arange(6.0).reshape(2, 3)
+        t = troupe.from_torch(x)
+        x[0, 0] = 7
+        self.assertEqual(t[0, 0].item(), 7)
+        own = troupe.zeros(3)
+        y = torch.from_dlpack(own)
+        y += 1
+        self.assertEqual(own.tolist(), [1, 1, 1])
+        for dtype in ("float32", "float64", "bfloat16", "float16", "int64", "int32", "uint8", "bool"):
+            there = torch.ones(2, 2).to(getattr(torch, dtype))
+            here = troupe.from_torch(there.t())
+            self.assertEqual((here.dtype.name, here.tolist()), (dtype, there.t().tolist()))
+            self.assertEqual(torch.from_dlpack(here).dtype, there.dtype)
+
+    def test_weights_of_a_model_give_the_same_results(self):
+        torch.manual_seed(1)
+        theirs = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3, padding=1), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Flatten(),
+                                     torch.nn.Linear(64, 5), torch.nn.LayerNorm(5))
+        ours = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 5), nn.LayerNorm(5))
+        ours.load_state_dict(troupe.from_torch(theirs))
+        x = torch.randn(3, 1, 8, 8)
+        want = theirs(x)
+        with troupe.Cluster(workers=2) as cluster:
+            got = cluster.spawn(ours, "w1")(troupe.from_torch(x)).result()
+        self.assertTrue(torch.allclose(torch.from_dlpack(got), want, atol=1e-5))
+        theirs.load_state_dict({name: torch.from_dlpack(t) * 0 for name, t in ours.state_dict().items()})
+        self.assertEqual(theirs(x).abs().sum().item(), 0)
+
+
+if __name__ == "__main__":
+    if torch is None:
+        print("test-skipped: this Python has no torch")
+    else:
+        unittest.main()
