@@ -134,6 +134,23 @@ ActorObject spawn(const ClusterPtr& c, const std::string& type, nb::handle where
   return {c, session.spawn(type, place, std::move(positional), std::move(named))};
 }
 
+// Outside a context no gradients are recorded: who would lose some is told so.
+void refuse_lost_gradients(const std::vector<script::CallArgument>& arguments, const ValueMap& named,
+                           const std::string& method) {
+  if (!grad_enabled()) return;
+  const auto check = [&](Value value) {
+    visit_tensors(value, [&](const Tensor& t) {
+      if (t.defined() && t.requires_grad())
+        throw_invalid(
+            "[call] an argument of " + method +
+            " needs a gradient, and outside a context none is recorded: write the call within `with "
+            "cluster.context() as step:`, or `with troupe.no_grad():`");
+    });
+  };
+  for (const script::CallArgument& a : arguments) check(a.value);
+  for (const auto& [name, value] : named) check(value);
+}
+
 // Futures among the arguments are copied while the interpreter's lock is held, as other threads may use them.
 FutureObject call(const ActorObject& a, const std::string& method, nb::args args, nb::kwargs kwargs) {
   Session& session = a.cluster->session();
@@ -149,6 +166,7 @@ FutureObject call(const ActorObject& a, const std::string& method, nb::args args
   }
   ValueMap named = values_of(kwargs);
   auto step = current_step();
+  if (!step) refuse_lost_gradients(arguments, named, method);
   script::Answer answer = [&] {
     const nb::gil_scoped_release free;
     return script::call(session, a.ref, method, std::move(arguments), std::move(named), std::move(step));

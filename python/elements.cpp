@@ -61,13 +61,23 @@ void check_range(const Tensor& t, nb::handle h) {
                               .c_str());
 }
 
+// The numbers in any place, as the operators refuse them.
+[[noreturn]] void refuse_index(const Error& e) {
+  if (e.message().find("out of range for dimension") != std::string::npos) throw nb::index_error(e.what());
+  throw e;
+}
+
 }  // namespace
 
 Tensor element_of(const Tensor& t, nb::handle indices) {
   check_range(t, indices);
   const std::vector<TensorIndex> at = indices_of(indices);
-  const nb::gil_scoped_release free;
-  return t.index(at);
+  try {
+    const nb::gil_scoped_release free;
+    return t.index(at);
+  } catch (const Error& e) {
+    refuse_index(e);
+  }
 }
 
 void set_element(Tensor& t, nb::handle indices, nb::handle value) {

@@ -73,7 +73,12 @@ void def_layer(nb::module_& m) {
            })
       .def("train", [](LayerObject& l, bool on) { l.layer().train(on); })
       .def("to_dtype",
-           [](LayerObject& l, nb::handle t) { l.layer().to(Codec<DType>::from(conversion_of(t))); })
+           [](LayerObject& l, nb::handle t) {
+             const auto dtype = Codec<DType>::from(conversion_of(t));
+             l.layer().to(dtype);
+             if (auto* spec = l.module.spec.get_if<ValueMap>(); spec && spec->contains("dtype"))
+               (*spec)["dtype"] = std::string(name(dtype));  // what is made of it elsewhere has it, too
+           })
       .def("to_device", [](LayerObject& l, const std::string& device) { l.layer().to(Device(device)); })
       .def("spec", [](LayerObject& l) { return conversion_of(Value(l.module.spec)); })
       .def("__repr__", [](LayerObject& l) { return l.layer().str(); });

@@ -283,6 +283,15 @@ void def_groups(nb::module_& m) {
       "cluster"_a, "members"_a.none(), "name"_a);
   nb::class_<MeshObject>(m, "Mesh")
       .def("size", [](const MeshObject& mesh, const std::string& dim) { return mesh.mesh.size(dim); })
+      .def(
+          "coordinates",
+          [](const MeshObject& mesh, const std::string& dim) {
+            const MeshPoints points(mesh.mesh.dims());
+            std::vector<size_t> out;
+            for (size_t p = 0; p < points.size(); ++p) out.push_back(points.coordinate(p, dim));
+            return out;
+          },
+          "dim"_a, "Where each point is in a dimension, in the order of the points.")
       .def("coordinate",
            [](const MeshObject& mesh, const std::string& dim) {
              const script::AsWorker here(mesh.cluster->session());

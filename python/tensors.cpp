@@ -306,6 +306,11 @@ void open_tensors(nb::module_& m) {
   nb::class_<autograd::HookHandle>(m, "HookHandle").def("remove", &autograd::HookHandle::remove);
   nb::class_<Tensor> c(m, "Tensor",
                        "Numbers of one dtype in some dimensions, with what they were computed from.");
+  c.def("__init__", [](Tensor* t, nb::handle data) {  // as torch.Tensor(data): float32
+    const Value value = conversion_of(data);
+    const auto* given = value.get_if<Tensor>();
+    new (t) Tensor(given ? ops::to(*given, float32) : script::tensor_of(value, float32, "list"));
+  });
   def_properties(c);
   def_elements(c);
   def_gradients(c);

@@ -11,7 +11,7 @@ from ._cluster import Actor, Cluster, Future, Step, wait_all
 from ._core import load_safetensors, save_safetensors
 from ._jobs import Job, keep
 from ._parallel import DataParallel, Group, Pipeline, Pipelines, serve
-from . import _extras, data, nn, ops, optim
+from . import _extras, data, nn, ops, optim, utils
 
 _extras.dress(globals())
 
@@ -22,6 +22,11 @@ _OTHERS = {
     "save": "troupe.save_safetensors(path, model.state_dict()); files of torch.save hold code and are not written",
     "load": "troupe.load_safetensors(path); files of torch.save hold code and are not read",
     "compile": "the model as it is: there is no compiler",
+    "jit": "the model as it is: there is no compiler",
+    "distributed": "troupe.Cluster, troupe.DataParallel, or cluster.group() and its all_reduce",
+    "set_num_threads": "TROUPE_NUM_THREADS=n before the command",
+    "random": "troupe.manual_seed(seed), troupe.rand and their like",
+    "Generator": "troupe.manual_seed(seed)",
     "complex64": "two tensors: there are no complex numbers",
 }
 

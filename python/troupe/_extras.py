@@ -1,6 +1,8 @@
 """What PyTorch has under several names, or with other arguments than the catalog: made of the catalog's operators."""
+import math
+
 from . import _catalog, _core, ops
-from ._tensor import Tensor, as_tensor
+from ._tensor import Tensor, as_tensor, tensor
 
 
 def numel(input):
@@ -106,6 +108,38 @@ class _LinearAlgebra:
 linalg = _LinearAlgebra()
 
 
+def randint(low, high=None, size=None, **kwargs):
+    """Random integers in [low, high), or of one number in [0, low)."""
+    if size is None:  # randint(10, (2, 3))
+        low, high, size = 0, low, high
+    return ops.randint(low, high, list(size), **kwargs)
+
+
+def _of_dtype(dtype):
+    def make(data):
+        return tensor(data, dtype=dtype)
+    make.__doc__ = "A tensor of %r." % dtype
+    return make
+
+
+class finfo:
+    """The limits of a floating dtype."""
+    _LIMITS = {"float32": (2.0 ** -23, 3.4028234663852886e38, 2.0 ** -126), "float64": (2.0 ** -52, 1.7976931348623157e308, 2.0 ** -1022),
+               "float16": (2.0 ** -10, 65504.0, 2.0 ** -14), "bfloat16": (2.0 ** -7, 3.3895313892515355e38, 2.0 ** -126)}
+
+    def __init__(self, dtype=_core.float32):
+        self.eps, self.max, self.tiny = self._LIMITS[dtype.name]
+        self.min, self.bits = -self.max, 8 * dtype.itemsize
+
+
+class iinfo:
+    """The limits of an integer dtype."""
+
+    def __init__(self, dtype):
+        self.bits = 8 * dtype.itemsize
+        self.min, self.max = (0, 255) if dtype.name == "uint8" else (-2 ** (self.bits - 1), 2 ** (self.bits - 1) - 1)
+
+
 def get_default_dtype():
     """What numbers with a fraction become: float32."""
     return _core.float32
@@ -121,6 +155,8 @@ _FUNCTIONS = {
     "numel": numel, "max": _extreme("max", "maximum"), "min": _extreme("min", "minimum"), "add": _alpha("add"), "sub": _alpha("sub"),
     "einsum": _several("einsum", 1), "meshgrid": _several("meshgrid", 0), "empty": empty, "normal": normal, "trace": trace,
     "swapaxes": swapaxes, "clip": clip, "ravel": ravel, "concat": lambda tensors, dim=0: ops.cat(tensors, dim), "cuda": cuda, "linalg": linalg,
+    "randint": randint, "FloatTensor": _of_dtype(_core.float32), "DoubleTensor": _of_dtype(_core.float64),
+    "LongTensor": _of_dtype(_core.int64), "finfo": finfo, "iinfo": iinfo, "pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan,
     "get_default_dtype": get_default_dtype, "set_default_dtype": set_default_dtype, "as_tensor": as_tensor,
 }
 _METHODS = {

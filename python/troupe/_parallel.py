@@ -14,6 +14,7 @@ class DataParallel:
         self._core = _core.replicas(cluster._core, model, **options)
         if hasattr(model, "_troupe_spec"):
             self.load_state_dict(model.state_dict())
+            self.train(model.training)
 
     @property
     def _actors(self):
@@ -113,10 +114,19 @@ class Pipeline(_AnyPipeline):
 
 class Pipelines(_AnyPipeline):
     """A model in stages on a mesh of workers, cluster.mesh({"dp": 2, "pp": 2}): a module for each stage, of which each replica trains on
-    its rows; or actors, one for each point. Options: those of Pipeline, shard, gather, reduce, method, stages, replicas."""
+    its rows; or actors, one for each point. Options: those of Pipeline, shard, gather, reduce, method, stages, replicas. With shard="all"
+    the workers draw the initial values, which draw=True agrees to."""
 
-    def __init__(self, stages, mesh, **options):
-        self._core = _core.pipelines(mesh, list(stages), **options)
+    def __init__(self, stages, mesh, draw=False, **options):
+        stages = list(stages)
+        modules = stages and hasattr(stages[0], "_troupe_spec")
+        if modules and not draw and options.get("shard") == "all":
+            raise TypeError('Pipelines(shard="all") has the workers draw the initial values, not those of the modules: write draw=True')
+        self._core = _core.pipelines(mesh, stages, **options)
+        if modules and not draw:
+            for actor, stage in zip(self.actors(), mesh.coordinates(options.get("stages", "pp"))):
+                actor.load_state_dict(stages[stage].state_dict())
+                actor.train(stages[stage].training)
 
     @property
     def _actors(self):

@@ -24,9 +24,16 @@ def is_tensor(x):
     return isinstance(x, Tensor)
 
 
+def _numbers(data):
+    """Nested lists, with the number of each tensor of one element in its place."""
+    if isinstance(data, (list, tuple)) and any(isinstance(x, (list, tuple, Tensor)) for x in data):
+        return [x.item() if isinstance(x, Tensor) and x.numel() == 1 else _numbers(x) for x in data]
+    return data
+
+
 def tensor(data, *, dtype=None, device=None, requires_grad=False):
     """A new tensor of numbers, nested lists, or a copy of an array or tensor."""
-    out = _core.tensor(data, dtype)
+    out = _core.tensor(_numbers(data), dtype)
     if device is not None:
         out = out.to(device)
     return out.requires_grad_() if requires_grad else out
@@ -118,6 +125,10 @@ def _format(self, spec):
     return format(self.item(), spec) if spec and self.numel() == 1 else format(repr(self), spec)
 
 
+def _no_pickle(self):
+    raise TypeError("a tensor is not pickled: troupe.save_safetensors(path, {\"x\": x}) writes it, x.numpy() can be pickled")
+
+
 def _zero(self):
     """Writes 0 everywhere."""
     return _core.run("fill_", self, 0)
@@ -131,7 +142,9 @@ _OWN = {
     "mT": property(lambda self: _core.run("transpose", self, -2, -1)),
     "data": property(lambda self: self.detach(), lambda self, value: self.detach().copy_(value)),
     "grad_fn": property(lambda self: self.has_history() or None, doc="True of a result of a recorded operator, else None."),
-    "cpu": lambda self: self.to("cpu"),
+    "cpu": lambda self: self.to("cpu"), "is_cuda": property(lambda self: self.device.type == "cuda"),
+    "cuda": lambda self, device=None: self.to("cuda" if device is None else device if isinstance(device, str) else "cuda:%d" % device),
+    "__deepcopy__": lambda self, memo: self.detach().clone().requires_grad_(self.requires_grad), "__reduce__": _no_pickle,
     "type_as": lambda self, other: self.to(other.dtype),
     "__iter__": _iter, "__format__": _format, "__hash__": object.__hash__, "__array_priority__": 1000,
     "new_tensor": lambda self, data, dtype=None: tensor(data, dtype=self.dtype if dtype is None else dtype),

@@ -15,7 +15,9 @@ def _plain(name):
 
 
 def _making(name):
-    def operator(*args, device=None, requires_grad=False, **kwargs):
+    def operator(*args, device=None, requires_grad=False, generator=None, **kwargs):
+        if generator is not None:
+            raise TypeError("troupe.%s draws from the numbers that troupe.manual_seed(seed) begins: there are no generators" % name)
         out = _core.run(name, *args, **kwargs)
         if device is not None:
             out = out.to(device)

@@ -41,6 +41,15 @@ class InProcess(unittest.TestCase):
         self.assertIn("Module", c.types("w1"))
         self.assertEqual(c.spawn("Module", 2, nn.Linear(1, 1)).worker, "w2")
 
+    def test_a_module_goes_to_its_actor_as_it_is(self):
+        net = nn.Sequential(nn.Linear(2, 4), nn.Dropout(0.5)).double().eval()
+        x = troupe.randn(5, 2).double()
+        a = self.cluster.spawn(net, "w1")
+        self.assertTrue(troupe.equal(a(x).result(), net(x).detach()))
+        net[0].weight.requires_grad = False
+        with self.assertRaisesRegex(TypeError, "are not trained here .weight."):
+            self.cluster.spawn(net, "w1")
+
     def test_answers_are_arguments_without_a_wait(self):
         a, b = self.cluster.spawn(nn.Linear(2, 3), "w1"), self.cluster.spawn(nn.Linear(3, 1), "w2")
         f = b(a(troupe.ones(4, 2)))
@@ -109,6 +118,14 @@ class InProcess(unittest.TestCase):
             opt.step()
         self.assertAlmostEqual(a.state_dict()["weight"].item(), weight - 1, places=5)
         self.assertFalse(a(troupe.ones(1, 1)).result().requires_grad)
+        with self.assertRaisesRegex(troupe.Error, "needs a gradient, and outside a context none is recorded"):
+            a(w)
+        with troupe.no_grad():
+            a(w).result()
+        with self.cluster.context() as step:
+            loss = a(w).result().sum()
+            with self.assertRaisesRegex(troupe.Error, "Context|context"):
+                loss.backward()
 
     def test_the_same_as_in_one_process(self):
         def losses(first, second, step_of, opt):

@@ -1,5 +1,7 @@
 """Modules, optimizers, data sets and files in Python, in one process."""
+import copy
 import os
+import pickle
 import tempfile
 import unittest
 
@@ -87,6 +89,19 @@ class Modules(unittest.TestCase):
         net.requires_grad_(False)
         self.assertFalse(any(p.requires_grad for p in net.parameters()))
 
+    def test_copies_are_modules_of_their_own(self):
+        net = nn.Sequential(nn.Linear(3, 4, bias=False), nn.Tanh()).double().eval()
+        net[0].weight.requires_grad = False
+        other, x = copy.deepcopy(net), troupe.ones(1, 3, dtype=troupe.float64)
+        self.assertTrue(troupe.equal(net(x), other(x)))
+        self.assertEqual((other[0].weight.dtype, other[0].weight.requires_grad, other[0].training), (troupe.float64, False, False))
+        net[0].weight.data.fill_(0)
+        self.assertNotEqual(other(x).abs().sum().item(), 0)
+        self.assertEqual((net[0].in_features, net[0].bias), (3, None))
+        self.assertEqual(copy.deepcopy(x).tolist(), x.tolist())
+        with self.assertRaisesRegex(TypeError, "save_safetensors"):
+            pickle.dumps(x)
+
     def test_layers_have_pytorchs_names(self):
         x = troupe.ones(2, 3, 8, 8)
         self.assertEqual(nn.Conv2d(3, 6, kernel_size=3, padding=1, stride=2)(x).shape, (2, 6, 4, 4))
@@ -99,6 +114,11 @@ class Modules(unittest.TestCase):
         self.assertEqual(nn.LSTM(input_size=4, hidden_size=6, batch_first=True)(troupe.ones(2, 5, 4)).shape, (2, 5, 6))
         with self.assertRaisesRegex(TypeError, "batch_first=True"):
             nn.MultiheadAttention(8, 2)
+        with self.assertRaisesRegex(TypeError, "computes with one tensor"):
+            nn.MultiheadAttention(8, 2, batch_first=True)(troupe.ones(2, 5, 8), troupe.ones(2, 5, 8))
+        self.assertEqual(nn.Flatten(1)(x).shape, (2, 192))
+        with self.assertRaisesRegex(TypeError, "approximate='none'"):
+            nn.GELU(approximate="tanh")
         with self.assertRaisesRegex(AttributeError, "did you mean 'Linear'"):
             nn.Linaer
         self.assertEqual(nn.CrossEntropyLoss()(troupe.zeros(1, 2), troupe.tensor([1])).item(), nn.functional.cross_entropy(
@@ -156,6 +176,21 @@ class Training(unittest.TestCase):
         norm = nn.utils.clip_grad_norm_(net.parameters(), 1e-3)
         self.assertGreater(norm.item(), 0)
         self.assertAlmostEqual(sum((p.grad ** 2).sum().item() for p in net.parameters()) ** 0.5, min(norm.item(), 1e-3), places=6)
+
+    def test_loaders_of_pytorchs_kind(self):
+        from troupe.utils.data import DataLoader, Dataset, TensorDataset, random_split
+        loader = DataLoader(TensorDataset(troupe.arange(10.0), troupe.arange(10)), batch_size=4, shuffle=True)
+        self.assertEqual(([len(x) for x, _ in loader], len(loader)), ([4, 4, 2], 3))
+        self.assertEqual(sorted(i for _, y in loader for i in y.tolist()), list(range(10)))
+
+        class Squares(Dataset):
+            def __len__(self):
+                return 5
+
+            def __getitem__(self, i):
+                return {"x": troupe.ones(2) * i, "y": i * i}
+        self.assertEqual([b["y"].tolist() for b in DataLoader(Squares(), batch_size=2, drop_last=True)], [[0, 1], [4, 9]])
+        self.assertEqual([len(p) for p in random_split(Squares(), [3, 2])], [3, 2])
 
     def test_data_sets_come_in_batches(self):
         digits = troupe.data.digits(count=100, seed=1, batch_size=32)

@@ -101,14 +101,21 @@ class Parallel(unittest.TestCase):
         self.assertEqual((len(mesh), mesh.size("pp")), (4, 2))
         whole = model()
         p = troupe.Pipelines([whole[:2], whole[2:]], mesh, micro_batches=2, loss="cross_entropy")
-        for i, actor in enumerate(p.actors()):
-            actor.load_state_dict(whole[2 * (i % 2):2 * (i % 2) + 2].state_dict())
         opt, losses = troupe.optim.AdamW(p, lr=0.05), []
         for _ in range(6):
             with self.cluster.context():
                 losses.append(p.step(x, y).result()["loss"])
                 opt.step()
         self.close(losses, losses_here())
+        with self.assertRaisesRegex(TypeError, "draw=True"):
+            troupe.Pipelines([whole[:2], whole[2:]], mesh, shard="all")
+        drawn = troupe.Pipelines([whole[:2], whole[2:]], mesh, shard="all", draw=True, micro_batches=2, loss="cross_entropy")
+        opt, losses = troupe.optim.AdamW(drawn, lr=0.05), []
+        for _ in range(6):
+            with self.cluster.context():
+                losses.append(drawn.step(x, y).result()["loss"])
+                opt.step()
+        self.assertLess(losses[-1], losses[0])
 
     def test_groups(self):
         g = self.cluster.group(["w0"])

@@ -84,6 +84,10 @@ class Values(unittest.TestCase):
         self.assertEqual([10, 20, 30][troupe.tensor(1)], 20)
         with self.assertRaisesRegex(IndexError, "index 2 is out of range for dimension 0 of size 2"):
             x[2]
+        with self.assertRaisesRegex(IndexError, "out of range for dimension 1"):
+            x[:, 10]
+        self.assertEqual(troupe.tensor([troupe.tensor(1.5), 2]).tolist(), [1.5, 2])
+        self.assertEqual(troupe.Tensor([1, 2]).dtype, troupe.float32)
         with self.assertRaisesRegex(troupe.Error, "neither true nor false"):
             bool(x)
 

@@ -8,6 +8,7 @@ _ARGUMENTS = {"in_features": "in", "in_channels": "in", "out_features": "out", "
               "num_embeddings": "count", "embedding_dim": "width", "normalized_shape": "shape", "num_groups": "groups",
               "num_channels": "channels", "num_features": "channels", "embed_dim": "width", "num_heads": "heads", "d_model": "width",
               "nhead": "heads", "input_size": "input", "hidden_size": "hidden", "num_layers": "layers"}
+_STANDARD = {"Flatten": {"start_dim": 1, "end_dim": -1}, "GELU": {"approximate": "none"}}  # values that a module always has here
 _BATCH_FIRST = ("MultiheadAttention", "TransformerEncoderLayer")
 
 
@@ -21,6 +22,12 @@ class _Layer(Module):
         if inplace is not None and inplace not in (True, False):
             raise TypeError("inplace is True or False")
         device = kwargs.pop("device", None)
+        standard = _STANDARD.get(type(self).__name__, {})
+        for name, value in [*zip(standard, args), *((n, kwargs.pop(n)) for n in [*kwargs] if n in standard)]:
+            if value != standard[name]:
+                raise TypeError("nn.%s has %s=%r here: write a module of your own for another one" % (
+                    type(self).__name__, name, standard[name]))
+        args = args[len(standard):]
         if type(self).__name__ in _BATCH_FIRST and kwargs.pop("batch_first", False) is not True:
             raise TypeError("nn.%s takes x [batch, time, width]: write batch_first=True" % type(self).__name__)
         layer = _core.layer(self._entry.name, *args, **_catalog.renamed(kwargs, _ARGUMENTS))
@@ -37,8 +44,34 @@ class _Layer(Module):
         else:
             super().__setattr__(name, value)
 
-    def forward(self, input):
+    def __getattr__(self, name):
+        layer = self.__dict__.get("_layer")
+        if layer is None or name.startswith("__") or name in self._parameters or name in self._buffers:
+            return super().__getattr__(name)
+        spec = layer.spec()
+        if name in ("weight", "bias"):  # there is none
+            return None
+        key = _ARGUMENTS.get(name, name)
+        return spec[key] if isinstance(spec, dict) and key in spec else super().__getattr__(name)
+
+    def __deepcopy__(self, memo):
+        made = self.__class__.__new__(self.__class__)
+        Module.__init__(made)
+        spec = self._layer.spec()
+        name = spec.pop("module") if isinstance(spec, dict) else spec
+        object.__setattr__(made, "_layer", _core.layer(name, **(spec if isinstance(spec, dict) else {})))
+        made._parameters.update(made._layer.parameters())
+        made._buffers.update(made._layer.buffers())
+        made.load_state_dict(self.state_dict())
+        for name, p in self._parameters.items():
+            made._parameters[name].requires_grad_(p.requires_grad)
+        return made.train(self.training)
+
+    def forward(self, input, *others):
         """What it computes of one tensor."""
+        if others:
+            raise TypeError("nn.%s computes with one tensor here: %s" % (type(self).__name__, (
+                "self-attention, y = m(x)" if "Attention" in type(self).__name__ else "m(x)")))
         return self._layer.forward(input)
 
     def train(self, mode=True):
@@ -52,6 +85,10 @@ class _Layer(Module):
             self._layer.to_device(str(device))
 
     def _troupe_spec(self):
+        frozen = [name for name, p in self._parameters.items() if p is not None and not p.requires_grad]
+        if frozen:
+            raise TypeError("nn.%s has parameters that are not trained here (%s), and an actor would train them: leave requires_grad on, and "
+                            "give them groups=[{\"params\": ..., \"lr\": 0.0}] in the optimizer" % (type(self).__name__, ", ".join(frozen)))
         return self._layer.spec()
 
     def __repr__(self):

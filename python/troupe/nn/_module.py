@@ -224,6 +224,7 @@ class Module:
 for _name, _dtype in (("float", _core.float32), ("double", _core.float64), ("half", _core.float16), ("bfloat16", _core.bfloat16)):
     setattr(Module, _name, lambda self, _dtype=_dtype: self.to(_dtype))
 Module.cpu = lambda self: self.to("cpu")
+Module.cuda = lambda self, device=None: self.to("cuda" if device is None else device if isinstance(device, str) else "cuda:%d" % device)
 
 
 class ModuleList(Module):

@@ -2,7 +2,7 @@
 import math
 
 from .._modes import no_grad
-from .. import ops
+from .. import _catalog, ops
 
 
 def _fans(tensor):
@@ -70,3 +70,9 @@ def kaiming_uniform_(tensor, a=0.0, mode="fan_in", nonlinearity="leaky_relu"):
 def kaiming_normal_(tensor, a=0.0, mode="fan_in", nonlinearity="leaky_relu"):
     """He's, normal."""
     return normal_(tensor, 0.0, _gain(a, nonlinearity) / math.sqrt(_fans(tensor)[mode == "fan_out"]))
+
+
+def __getattr__(name):
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise AttributeError(_catalog.unknown("troupe.nn.init", name, [n for n in globals() if not n.startswith("_")]))

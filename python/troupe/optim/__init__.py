@@ -7,7 +7,7 @@ _NAMES = {"sgd": "SGD", "adamw": "AdamW", "rmsprop": "RMSprop", "lamb": "LAMB", 
 
 
 def _options(options):
-    out = dict(options)
+    out = {k: v for k, v in options.items() if k not in ("fused", "foreach", "capturable", "differentiable")}  # how, not what
     if "betas" in out:
         out["beta1"], out["beta2"] = out.pop("betas")
     return out

@@ -1,5 +1,5 @@
 """Schedules of the learning rate under PyTorch's names."""
-from .. import _core
+from .. import _catalog, _core
 
 
 class Scheduler:
@@ -44,3 +44,31 @@ class CosineAnnealingLR(Scheduler):
 
     def __init__(self, optimizer, T_max, eta_min=0.0):
         super().__init__(optimizer, "cosine", T_max, eta_min)
+
+
+class LambdaLR:
+    """The first rate of each group times lr_lambda(step)."""
+
+    def __init__(self, optimizer, lr_lambda):
+        self._optimizer, self._lambda, self._step = optimizer, lr_lambda, 0
+        self._first = [group["lr"] for group in optimizer.param_groups]
+        self._set()
+
+    def _set(self):
+        for group, first in zip(self._optimizer.param_groups, self._first):
+            group["lr"] = first * self._lambda(self._step)
+
+    def step(self):
+        """On to the rate of the next step."""
+        self._step += 1
+        self._set()
+
+    def get_last_lr(self):
+        """The rates as they are now, of each group."""
+        return [group["lr"] for group in self._optimizer.param_groups]
+
+
+def __getattr__(name):
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise AttributeError(_catalog.unknown("troupe.optim.lr_scheduler", name, [n for n in globals() if not n.startswith("_")]))

@@ -1,0 +1,2 @@
+"""What training loops use of torch.utils."""
+from . import data
