@@ -6,6 +6,7 @@
 #include "ops/dispatch/attrs.h"
 #include "optim/optimizer.h"
 #include "optim/options.h"
+#include "optim/whole_parameters.h"
 
 namespace troupe::optim {
 
@@ -38,8 +39,10 @@ class Grouped final : public Optimizer {
   static ValueMap map_of(T options);
 
  private:
-  std::vector<std::string> slots(size_t group) const override;
+  std::vector<std::string> slots(size_t group, const Shape& param) const override;
+  Shape slot_shape(const std::string& slot, const Shape& param) const override;
   const char* kind() const override { return T::kName; }
+  internal::ComposedUpdate* composed() const override;
   void add_options(size_t group, ops::Attrs& to) const override;
   bool maximizes(size_t group) const override { return options_.at(group).maximize; }
   void assign(size_t group, const ValueMap& changed) override;
@@ -64,6 +67,9 @@ Grouped<T>::Grouped(std::vector<Group> groups) : Optimizer(params_of(groups)) {
     check_options(g.options);
     options_.push_back(g.options);
   }
+  if constexpr (requires { T::kLooksAtWholeParameters; }) internal::require_whole(T::kName, params());
+  if constexpr (requires { T::check_parameter; })
+    for (const Tensor& p : params()) T::check_parameter(p);
 }
 template <class T>
 Grouped<T>::~Grouped() = default;
@@ -72,8 +78,26 @@ ValueMap Grouped<T>::map_of(T options) {
   return Grouped(NoParameters(), std::vector<T>{std::move(options)}).options_map(0);
 }
 template <class T>
-std::vector<std::string> Grouped<T>::slots(size_t group) const {
-  return options_.at(group).slots();
+std::vector<std::string> Grouped<T>::slots(size_t group, const Shape& param) const {
+  const T& options = options_.at(group);
+  if constexpr (requires { options.slots(param); })
+    return options.slots(param);
+  else
+    return options.slots();
+}
+template <class T>
+Shape Grouped<T>::slot_shape(const std::string& slot, const Shape& param) const {
+  if constexpr (requires { T::slot_shape(slot, param); })
+    return T::slot_shape(slot, param);
+  else
+    return param;
+}
+template <class T>
+internal::ComposedUpdate* Grouped<T>::composed() const {
+  if constexpr (requires { T::update; })
+    return T::update;
+  else
+    return nullptr;
 }
 template <class T>
 void Grouped<T>::add_options(size_t group, ops::Attrs& to) const {

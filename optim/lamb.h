@@ -8,6 +8,7 @@ struct LAMBOptions {
   static constexpr const char* kName = "lamb";
   static constexpr const char* kText =
       "Adam's direction, with steps as long as the norm of the parameter allows.";
+  static constexpr bool kLooksAtWholeParameters = true;
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-6, weight_decay = 0.01;
   bool maximize = false;  ///< goes up instead of down: with the gradient times -1
   std::vector<std::string> slots() const { return {"exp_avg", "exp_avg_sq"}; }

@@ -16,7 +16,8 @@ void for_each_optimizer(F&& f) {
   all(std::type_identity<SGD>(), std::type_identity<Adam>(), std::type_identity<AdamW>(),
       std::type_identity<Adamax>(), std::type_identity<RMSprop>(), std::type_identity<Rprop>(),
       std::type_identity<Adagrad>(), std::type_identity<Adadelta>(), std::type_identity<LAMB>(),
-      std::type_identity<NAdam>(), std::type_identity<RAdam>(), std::type_identity<Lion>());
+      std::type_identity<NAdam>(), std::type_identity<RAdam>(), std::type_identity<Lion>(),
+      std::type_identity<Adafactor>(), std::type_identity<Muon>());
 }
 
 // What `f` gives for the optimizer type of that name.
@@ -29,6 +30,10 @@ std::unique_ptr<Optimizer> of_name(const std::string& name, F&& f) {
     if (!made && name == O::kName) made = f(type);
   });
   if (made) return made;
+  if (name == "lbfgs")
+    throw_invalid(
+        "[optim] lbfgs takes the loss as a function, several times in a step: make an optim::LBFGS of the "
+        "parameters of one worker");
   const std::string near = nearest(name, known);
   throw_invalid(fmt::format(
       "[optim] unknown optimizer \"{}\"; {}", name,

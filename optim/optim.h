@@ -1,10 +1,13 @@
 // Optimizers and what goes with them.
 #pragma once
+#include "optim/adafactor.h"
 #include "optim/adam.h"
 #include "optim/adamax.h"
 #include "optim/clip.h"
 #include "optim/lamb.h"
+#include "optim/lbfgs.h"
 #include "optim/loss_scaler.h"
+#include "optim/muon.h"
 #include "optim/nadam.h"
 #include "optim/optimizer.h"
 #include "optim/rmsprop.h"

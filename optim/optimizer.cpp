@@ -109,9 +109,9 @@ void Optimizer::change_options(size_t group, const ValueMap& changed) {
   if (group >= group_count_)
     throw_invalid(fmt::format("[optim] there is no group {}: there are {}", group, group_count_));
   const ValueMap before = options_map(group);
-  const auto slots_before = slots(group);
+  const auto slots_before = slots(group, {});
   assign(group, changed);
-  if (slots(group) == slots_before) return;
+  if (slots(group, {}) == slots_before) return;
   for (size_t i = 0; i < params_.size(); ++i)
     if (group_of_[i] == group && state_[i].step > 0) {
       assign(group, before);
@@ -140,10 +140,8 @@ void Optimizer::step(const Tensors& grads, double scale) {
           fmt::format("[optim] gradient {} is {}; its parameter is {}", i, g.summary(), p.summary()));
     if (g.defined() && !can_move(p)) begin_write(p, kWriter);
   }
-  std::vector<size_t> slot_count;
-  for (size_t g = 0; g < group_count_; ++g) slot_count.push_back(slots(g).size());
-  // Those of one group, dtype and device are updated at once.
-  std::map<std::tuple<size_t, DType, Device::Kind, int8_t>, std::vector<size_t>> together;
+  // Those of one group, dtype, device and number of slots are updated at once.
+  std::map<std::tuple<size_t, DType, Device::Kind, int8_t, size_t>, std::vector<size_t>> together;
   for (size_t i = 0; i < grads.size(); ++i) {
     Slots& state = state_[i];
     if (!grads[i].defined()) {
@@ -153,16 +151,24 @@ void Optimizer::step(const Tensors& grads, double scale) {
     if (state.missed > 0) state.missed = 0;
     const Tensor& p = params_[i];
     fit(state, p);
-    while (state.slots.size() < slot_count[group_of_[i]])
-      state.slots.push_back(zeros(p.shape(), {compute_dtype(p.dtype()), p.device()}));
+    if (state.step == 0) begin(i);
     for (const Tensor& slot : state.slots) begin_write(slot, kWriter);  // a state() may have its bytes
     if (state.master.defined()) begin_write(state.master, kWriter);
-    together[{group_of_[i], p.dtype(), p.device().kind, p.device().index}].push_back(i);
+    together[{group_of_[i], p.dtype(), p.device().kind, p.device().index, state.slots.size()}].push_back(i);
   }
   for (const auto& [key, which] : together) update(which, grads, scale);
 }
 
-// Parameters of one group, dtype and device.
+// The state of a parameter that has not stepped.
+void Optimizer::begin(size_t i) {
+  const Tensor& p = params_[i];
+  Tensors& all = state_[i].slots;
+  const auto names = slots(group_of_[i], p.shape());
+  while (all.size() < names.size())
+    all.push_back(zeros(slot_shape(names[all.size()], p.shape()), {compute_dtype(p.dtype()), p.device()}));
+}
+
+// Parameters of one group, dtype, device and number of slots.
 void Optimizer::update(const std::vector<size_t>& which, const Tensors& grads, double scale) {
   const size_t n = which.size(), group = group_of_[which[0]];
   const ops::Op& op = update_op(kind());
@@ -188,7 +194,7 @@ void Optimizer::update(const std::vector<size_t>& which, const Tensors& grads, d
     steps.push_back(state.step + 1);
   }
   if (!kept.empty()) ops::apply_into(kTakeOver, kept, masters);
-  for (size_t k = 0, count = slots(group).size(); k < count; ++k)
+  for (size_t k = 0, count = state_[which[0]].slots.size(); k < count; ++k)
     for (const size_t i : which) out.push_back(state_[i].slots[k]);
   ops::Attrs attrs;
   add_options(group, attrs);
@@ -198,7 +204,10 @@ void Optimizer::update(const std::vector<size_t>& which, const Tensors& grads, d
   out.insert(out.begin(), rounded.begin(), rounded.end());
   Moved moved(updated);
   if (moved.any()) in.insert(in.end(), moved.before().begin(), moved.before().end());
-  ops::apply_into(op, in, out, attrs);
+  if (internal::ComposedUpdate* const by_operators = composed())
+    internal::update_each(by_operators, in, out, attrs);
+  else
+    ops::apply_into(op, in, out, attrs);
   moved.done();
   for (size_t j = 0; j < n; ++j) {
     const Tensor& p = params_[which[j]];
@@ -277,7 +286,7 @@ StateDict Optimizer::state() const {
     if (state_[i].step == 0) continue;
     Slots now = state_[i];
     fit(now, params_[i]);
-    const auto names = slots(group_of_[i]);
+    const auto names = slots(group_of_[i], params_[i].shape());
     const std::string start = name_of(i) + ".";
     out[start + "step"] = tensor(now.step, int64);
     if (now.master.defined()) out[start + "master"] = internal::lazy_copy(now.master);
@@ -331,13 +340,14 @@ std::vector<Optimizer::Slots> Optimizer::read_state(const StateDict& state) cons
     if (!step) continue;  // never stepped; slots without it are found below
     loaded[i].step = static_cast<int64_t>(step->to_vector<int64_t>()[0]);
     if (loaded[i].step < 1) throw_invalid(fmt::format("[optim] state {}step is {}", start, loaded[i].step));
-    const auto copy_of = [&](const std::string& name) {
-      const Tensor* found = find(name, p.shape(), compute_dtype(p.dtype()));
+    const auto copy_of = [&](const std::string& name, const Shape& shape) {
+      const Tensor* found = find(name, shape, compute_dtype(p.dtype()));
       if (!found) throw_invalid(fmt::format("[optim] state {}{} is missing", start, name));
       return found->device() == p.device() ? found->clone_data() : found->data_on(p.device());
     };
-    if (is_half(p.dtype())) loaded[i].master = copy_of("master");
-    for (const std::string& name : slots(group_of_[i])) loaded[i].slots.push_back(copy_of(name));
+    if (is_half(p.dtype())) loaded[i].master = copy_of("master", p.shape());
+    for (const std::string& name : slots(group_of_[i], p.shape()))
+      loaded[i].slots.push_back(copy_of(name, slot_shape(name, p.shape())));
   }
   for (const auto& [key, value] : state)
     if (!used.contains(key))

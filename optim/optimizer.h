@@ -7,6 +7,7 @@
 
 #include "core/graph/stateful.h"
 #include "core/tensor/tensor.h"
+#include "optim/composed_update.h"
 #include "optim/tunable.h"
 
 namespace troupe::ops {
@@ -67,12 +68,15 @@ class Optimizer : public Tunable, public Stateful {
   /// `invalid` if there is no parameter, or one is undefined, not floating, no leaf, or given twice.
   explicit Optimizer(const std::vector<Tensors>& groups);
   Optimizer(NoParameters, size_t groups) : group_count_(groups) {}
-  /// Names of the state tensors that each parameter of a group has, in order; each has the shape and
-  /// dtype that update() sees.
-  virtual std::vector<std::string> slots(size_t group) const = 0;
+  /// Names of the state tensors that a parameter of that shape has in a group, in order; each has the dtype
+  /// that update() sees. Which options change them does not depend on the shape.
+  virtual std::vector<std::string> slots(size_t group, const Shape& param) const = 0;
+  virtual Shape slot_shape(const std::string& slot, const Shape& param) const = 0;
   /// The name of the update, which is an operator: what devices have a kernel for (ops/cpu/optimizers.cpp),
   /// and "_".
   virtual const char* kind() const = 0;
+  /// Instead of kernels; null: there are kernels.
+  virtual internal::ComposedUpdate* composed() const = 0;
   /// The options of a group, for that kernel.
   virtual void add_options(size_t group, ops::Attrs& to) const = 0;
   /// Whether a group is to go up its gradients.
@@ -90,6 +94,7 @@ class Optimizer : public Tunable, public Stateful {
   static void fit(Slots& state, const Tensor& param);
   std::string name_of(size_t i) const;
   void miss(size_t i);
+  void begin(size_t i);
   void update(const std::vector<size_t>& which, const Tensors& grads, double scale);
   std::vector<Slots> read_state(const StateDict& state) const;
 
@@ -102,8 +107,9 @@ class Optimizer : public Tunable, public Stateful {
 };
 
 /// Makes the optimizer called `name` ("sgd", "adam", "adamw", "adamax", "rmsprop", "rprop", "adagrad",
-/// "adadelta", "lamb", "nadam", "radam", "lion") with options by the names of its Options; missing ones have
-/// their defaults. `invalid` on unknown names, with the nearest known one, and without any parameter.
+/// "adadelta", "lamb", "nadam", "radam", "lion", "adafactor", "muon") with options by the names of its
+/// Options; missing ones have their defaults. `invalid` on unknown names, with the nearest known one, and
+/// without any parameter.
 std::unique_ptr<Optimizer> make(const std::string& name, const ValueMap& options, Tensors params);
 /// The same of no parameters: it holds and checks options.
 std::unique_ptr<Optimizer> make(const std::string& name, const ValueMap& options, NoParameters);

@@ -18,7 +18,8 @@ namespace troupe::optim {
 //   }
 //
 // A number is at least `low` and below `high`; without a range, any finite one. `void check() const`,
-// if there is one, checks several members together. slots() names the state tensors of each parameter.
+// if there is one, checks several members together. slots() names the state tensors of each parameter; with
+// kLooksAtWholeParameters pieces of parameters are refused.
 // The functions below do the rest.
 
 /// `invalid`: [optimizer] has no option of that name; it lists those that it has, the nearest first.

@@ -9,6 +9,7 @@
 #include "core/graph/inplace_write.h"
 #include "core/tensor/creation.h"
 #include "optim/optimizer.h"
+#include "optim/whole_parameters.h"
 
 namespace troupe::parallel {
 namespace {
@@ -56,7 +57,7 @@ void put_rows(const Tensor& table, const Tensor& ids, const Tensor& rows) {
 }
 
 RowOptimizer::RowOptimizer(std::string optimizer) : optimizer_(std::move(optimizer)) {
-  if (optimizer_ == "lamb" || optimizer_ == "rprop")
+  if (optim::needs_whole_parameters(optimizer_) || optimizer_ == "rprop")
     throw_invalid(
         "[table] " + optimizer_ +
         " does not work row by row; expected sgd, adam, adamw, adagrad, rmsprop, adamax or adadelta");

@@ -14,8 +14,8 @@ namespace troupe::parallel {
 /// table, as PyTorch's SparseAdam does.
 class RowOptimizer {
  public:
-  /// `optimizer`: a name that optim::make() knows. `invalid` for "lamb" and "rprop", which do not work row by
-  /// row.
+  /// `optimizer`: a name that optim::make() knows. `invalid` for "lamb", "adafactor", "muon" and "rprop",
+  /// which do not work row by row.
   explicit RowOptimizer(std::string optimizer);
   /// table [rows, ..] contiguous, ids int64 [k] distinct and in range (the caller's to see to), grads [k, ..]
   /// of the table's dtype.

@@ -10,6 +10,7 @@
 #include "ops/arithmetic.h"
 #include "ops/index.h"
 #include "ops/view.h"
+#include "optim/whole_parameters.h"
 #include "parallel/server/client_base.h"
 #include "parallel/server/compression/packed.h"
 #include "parallel/server/gradients_came.h"
@@ -113,13 +114,13 @@ Served serve(const Here& here, const std::vector<Place>& where, const Tensors& s
   const auto servers = static_cast<int64_t>(where.size());
   served.extents = cut(numels, static_cast<int64_t>(item_size(start[0].dtype())), servers, blocks.bytes);
   for (size_t b = 0; b < served.extents.size(); ++b) {
-    if (options.optimizer == "lamb")
+    if (optim::needs_whole_parameters(options.optimizer))
       for (const Extent& e : served.extents[b])
         if (e.end - e.begin != numels[static_cast<size_t>(e.tensor)])
           throw_invalid(
-              fmt::format("[server] lamb needs whole tensors, and parameter {} is cut; expected one server "
+              fmt::format("[server] {} needs whole tensors, and parameter {} is cut; expected one server "
                           "and larger blocks",
-                          e.tensor));
+                          options.optimizer, e.tensor));
     served.servers.push_back(
         here.spawn<Server>(where[b % where.size()], parts_of(served, start, b), options));
   }

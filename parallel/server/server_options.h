@@ -12,8 +12,9 @@
 namespace troupe::parallel {
 
 struct ServerOptions {
-  std::string optimizer = "sgd";  ///< as optim::make() takes it; "lamb" needs tensors that are not cut
-  ValueMap options = {};          ///< of the optimizer
+  std::string optimizer =
+      "sgd";              ///< of optim::make(); lamb, adafactor and muon need tensors that are not cut
+  ValueMap options = {};  ///< of the optimizer
   ServerPolicy policy = {};
   int64_t trainers = 1;              ///< nobody reads before so many have joined
   bool lr_by_delay = false;          ///< a step with delay d has the rate lr / (1 + d) (Zhang et al. 2016)

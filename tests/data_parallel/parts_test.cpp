@@ -339,7 +339,7 @@ TEST_CASE("what parts cannot do is refused, naming the part") {
   }
   optim::Distributed<optim::LAMB> lamb(net, {});
   CHECK_THAT(error_of([&] { (void)lamb.parameters_by_group(); }).what(),
-             Contains("lamb takes the norms of whole parameters") && Contains("Shard::all"));
+             Contains("lamb looks at whole parameters") && Contains("Shard::all"));
   {
     const auto actors = net.replicas();
     replicas.net.reset();

@@ -275,10 +275,13 @@ TEST_CASE("what pieces of parameters cannot have is refused, with what to write"
   const Tensor x = wave({2, 5}, 1), y = wave({2, 9}, 2);
   optim::Distributed<optim::LAMB> lamb(net, {});
   CHECK_THAT(error_of([&] { (void)lamb.parameters_by_group(); }).what(),
-             Contains("lamb takes the norms of whole parameters") && Contains("Shard::state") &&
+             Contains("lamb looks at whole parameters") && Contains("Shard::state") &&
                  Contains("write Shard::none"));
   CHECK_THAT(error_of([&] { net.replicas()[0].call<&TiedActor::keep_versions>().get(); }).what(),
              Contains("old versions of parameters") && Contains("write Shard::none"));
+  optim::Distributed<optim::Adafactor> adafactor(net, {});
+  CHECK_THAT(error_of([&] { (void)adafactor.parameters_by_group(); }).what(),
+             Contains("adafactor looks at whole parameters"));
   optim::Distributed<optim::SGD> sgd(net, {.lr = 0.1});
   CHECK_THAT(error_of([&] {
                autograd::Context step(*world.cluster);

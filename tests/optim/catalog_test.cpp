@@ -32,7 +32,7 @@ void same(const optim::Schedule& a, const optim::Schedule& b) {
 
 TEST_CASE("a step writes elsewhere what somebody still reads, with the same bits") {
   Generator random(5);
-  const Tensor start = ops::randn({20000}, random), grad = ops::randn({20000}, random);
+  const Tensor start = ops::randn({20000, 1}, random), grad = ops::randn({20000, 1}, random);
   for (const Entry& entry : optim::optimizers()) {
     INFO(entry.name);
     Tensor alone = start.clone().requires_grad_(), read = start.clone().requires_grad_();
@@ -64,11 +64,11 @@ TEST_CASE("every optimizer has an entry with its options, and is made from its d
       REQUIRE(p.standard);
       options[p.name] = *p.standard;
     }
-    const auto optimizer = optim::make(entry.name, options, {zeros({2}).requires_grad_()});
+    const auto optimizer = optim::make(entry.name, options, {zeros({2, 1}).requires_grad_()});
     CHECK(text_of(optimizer->options_map(0)) == text_of(options));
   }
   CHECK(names == std::set<std::string>{"sgd", "adam", "adamw", "adamax", "rmsprop", "rprop", "adagrad",
-                                       "adadelta", "lamb", "nadam", "radam", "lion"});
+                                       "adadelta", "lamb", "nadam", "radam", "lion", "adafactor", "muon"});
   CHECK(optim::optimizers()[0].signature() ==
         "sgd(lr: double = 0.001, momentum: double = 0, dampening: double = 0, weight_decay: double = 0, "
         "nesterov: bool = false, maximize: bool = false)");
@@ -80,7 +80,7 @@ TEST_CASE("every optimizer has an entry with its options, and is made from its d
 TEST_CASE("no optimizer writes to parameters, gradients or state that another process has") {
   using testing::received;
   Generator g(1);
-  const Tensor value = ops::randn({40}, g), grad = ops::randn({40}, g);
+  const Tensor value = ops::randn({8, 5}, g), grad = ops::randn({8, 5}, g);
   for (const Entry& entry : optim::optimizers())
     for (const DType dtype : {float32, bfloat16}) {
       INFO(entry.name << " of " << troupe::name(dtype));

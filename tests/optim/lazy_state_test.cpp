@@ -46,7 +46,7 @@ TEST_CASE("a state of an optimizer is as it was, whatever steps come after it") 
       // Small ones, which a state copies at once, and large ones, which it shares until somebody writes.
       Tensors params;
       for (const int64_t n : {3, 5000})
-        params.push_back(ops::to(ops::randn({n}, random), dtype).requires_grad_());
+        params.push_back(ops::to(ops::randn({n, 1}, random), dtype).requires_grad_());
       const auto optimizer = optim::make(entry.name, {}, params);
       const auto step = [&] {
         Tensors grads;

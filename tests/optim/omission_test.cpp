@@ -41,7 +41,7 @@ TEST_CASE("an optimizer over no parameters is refused") {
              }),
              Contains("no parameter to train"));
   for (const char* name : {"sgd", "adam", "adamw", "adamax", "rmsprop", "rprop", "adagrad", "adadelta",
-                           "lamb", "nadam", "radam", "lion"}) {
+                           "lamb", "nadam", "radam", "lion", "adafactor", "muon"}) {
     CHECK_THAT(text_of([&] { optim::make(name, {}, Tensors{}); }), Contains("no parameter to train"));
     CHECK(optim::make(name, {{"lr", 0.5}}, NoParameters())->lr() == 0.5);
   }
@@ -70,13 +70,13 @@ TEST_CASE("a parameter without a gradient in 100 steps is named once") {
 
 TEST_CASE("maximize goes the other way, in every optimizer") {
   for (const char* name : {"sgd", "adam", "adamw", "adamax", "rmsprop", "rprop", "adagrad", "adadelta",
-                           "lamb", "nadam", "radam", "lion"}) {
+                           "lamb", "nadam", "radam", "lion", "adafactor", "muon"}) {
     INFO(name);
-    const Tensor down = full({3}, 0.5).requires_grad_(), up = down.clone_data().requires_grad_();
+    const Tensor down = full({3, 1}, 0.5).requires_grad_(), up = down.clone_data().requires_grad_();
     const ValueMap options{{"lr", 0.1}, {"maximize", true}};
     const auto descent = optim::make(name, {{"lr", 0.1}}, {down}), ascent = optim::make(name, options, {up});
     for (int step = 0; step < 3; ++step) {
-      const Tensor g = tensor({1, -2, 0.5}), minus = tensor({-1, 2, -0.5});
+      const Tensor g = tensor({{1}, {-2}, {0.5}}), minus = tensor({{-1}, {2}, {-0.5}});
       descent->step({g});
       ascent->step({minus});
     }

@@ -83,14 +83,14 @@ TEST_CASE("step() takes .grad and leaves parameters without one alone") {
 TEST_CASE("a step with a scale is one with scaled gradients, to the bit") {
   Generator random(5);
   for (const char* kind : {"sgd", "adam", "adamw", "adamax", "rmsprop", "rprop", "adagrad", "adadelta",
-                           "lamb", "nadam", "radam", "lion"})
+                           "lamb", "nadam", "radam", "lion", "adafactor", "muon"})
     for (const DType dtype : {float32, float64}) {
       INFO(kind << " " << name(dtype));
-      const Tensor start = ops::randn({37}, random, dtype);
+      const Tensor start = ops::randn({37, 2}, random, dtype);
       const Tensor a = start.clone_data().requires_grad_(), b = start.clone_data().requires_grad_();
       const auto one = optim::make(kind, {{"lr", 0.1}}, {a}), other = optim::make(kind, {{"lr", 0.1}}, {b});
       for (const double scale : {0.3, 1.0, -2.5}) {
-        const Tensor grad = ops::randn({37}, random, dtype);
+        const Tensor grad = ops::randn({37, 2}, random, dtype);
         one->step({grad}, scale);
         other->step({ops::mul(grad, scale)});
         CHECK(a.detach().to(float64).to_vector<double>() == b.detach().to(float64).to_vector<double>());
@@ -216,7 +216,8 @@ TEST_CASE("make() knows optimizers by name") {
   CHECK_THAT(
       testing::text_of([&] { optim::make("conjugate gradients", {}, p); }),
       Contains(
-          "known: sgd, adam, adamw, adamax, rmsprop, rprop, adagrad, adadelta, lamb, nadam, radam, lion"));
+          "known: sgd, adam, adamw, adamax, rmsprop, rprop, adagrad, adadelta, lamb, nadam, radam, lion, "
+          "adafactor, muon"));
   CHECK_THAT(testing::text_of([&] {
                optim::make("adam", {{"betas", 0.9}}, p);
              }),
@@ -389,11 +390,11 @@ TEST_CASE(
   Generator random(5);
   const Tensor x = ops::randn({8, 3}, random);
   for (const std::string name : {"sgd", "adam", "adamw", "adamax", "rmsprop", "rprop", "adagrad", "adadelta",
-                                 "lamb", "nadam", "radam", "lion"})
+                                 "lamb", "nadam", "radam", "lion", "adafactor", "muon"})
     for (const auto& [from, to] : moves) {
       INFO(name << " from " << troupe::name(from) << " to " << troupe::name(to));
       const ValueMap options = name == "sgd" ? ValueMap{{"momentum", 0.9}} : ValueMap();
-      nn::Linear net(3, 2);
+      nn::Linear net(3, 2, name != "muon");  // which takes matrices alone
       const auto pass = [&] {
         net.zero_grad();
         autograd::backward(net(x.to(net.weight.dtype())).square().sum());

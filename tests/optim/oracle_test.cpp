@@ -34,6 +34,8 @@ void follow(DType dtype, double tolerance, bool reload) {
     const ValueMap options = to_options(json.at("options"));
     const Tensor p = to_tensor(json.at("start"), dtype);
     auto optimizer = optim::make(name, options, {p});
+    // Muon makes its steps, of about lr, in bfloat16, whose sums machines round differently.
+    const double most = name == "muon" ? 0.1 * optimizer->lr() : tolerance;
     for (size_t step = 0; step < json.at("grads").size(); ++step) {
       if (reload) {
         auto next = optim::make(name, options, {p});
@@ -42,11 +44,11 @@ void follow(DType dtype, double tolerance, bool reload) {
       }
       optimizer->step({to_tensor(json.at("grads")[step], dtype)});
       INFO(name << " " << json.at("options").dump() << " step " << step);
-      CHECK(distance(p, to_tensor(json.at("after")[step], dtype)) <= tolerance);
+      CHECK(distance(p, to_tensor(json.at("after")[step], dtype)) <= most);
     }
   }
-  for (const char* name :
-       {"adadelta", "adagrad", "adam", "adamw", "lion", "nadam", "radam", "rmsprop", "sgd"}) {
+  for (const char* name : {"adadelta", "adafactor", "adagrad", "adam", "adamw", "lion", "muon", "nadam",
+                           "radam", "rmsprop", "sgd"}) {
     INFO(name);
     CHECK(cases[name] > 0);
   }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes more_optimizers.json: NAdam and RAdam as PyTorch has them, and Lion by its paper, in float64.
+"""Writes more_optimizers.json: NAdam, RAdam, Adafactor and Muon as PyTorch has them, and Lion by its paper, in float64.
 
     python3 make_more_optimizers.py > more_optimizers.json        # torch from PyPI
 
@@ -44,19 +44,33 @@ CASES = [
     ("lion", Lion, {}),
     ("lion", Lion, dict(lr=0.05, betas=(0.8, 0.95), weight_decay=0.1)),
 ]
+# With shapes of their own.
+CASES += [("adafactor", torch.optim.Adafactor, o, shape) for shape in ((5, 3), (2, 3, 4), (4,), ())
+          for o in ({}, dict(lr=0.5, beta2_decay=-0.5, eps=(1e-3, 0.05), d=2.0, weight_decay=0.1))]
+CASES += [("muon", torch.optim.Muon, o, shape) for shape in ((5, 3), (3, 5), (8, 8))
+          for o in ({}, dict(lr=0.05, weight_decay=0.3, momentum=0.8, nesterov=False, ns_steps=7),
+                    dict(lr=0.05, adjust_lr_fn="match_rms_adamw", eps=1e-3), dict(lr=0.05, adjust_lr_fn="spectral_unclamped"),
+                    dict(lr=0.05, ns_coefficients=(2.0, -1.5, 0.5), ns_steps=9))]
 out = []
-for name, kind, options in CASES:
-    p = torch.randn(3, 2, dtype=torch.float64).requires_grad_()
+for name, kind, options, *shape in CASES:
+    shape = shape[0] if shape else (3, 2)
+    p = torch.randn(shape, dtype=torch.float64).requires_grad_()
     start = p.detach().clone()
     optimizer, grads, after = kind([p], **options), [], []
     for _ in range(STEPS):
-        p.grad = torch.randn(3, 2, dtype=torch.float64)
+        p.grad = torch.randn(shape, dtype=torch.float64)
         grads.append(T(p.grad))
         optimizer.step()
         after.append(T(p))
     ours = dict(options)
     if "betas" in ours:
         ours["beta1"], ours["beta2"] = ours.pop("betas")
+    if "adjust_lr_fn" in ours:
+        ours[ours.pop("adjust_lr_fn")] = True
+    if "ns_coefficients" in ours:
+        ours["ns_a"], ours["ns_b"], ours["ns_c"] = ours.pop("ns_coefficients")
+    if name == "adafactor" and "eps" in ours:
+        ours["eps1"], ours["eps2"] = ours.pop("eps")
     out.append(dict(optimizer=name, options=ours, start=T(start), grads=grads, after=after))
 json.dump(dict(torch=torch.__version__.split("+")[0], cases=out), sys.stdout, separators=(",", ":"), allow_nan=False)
 print()

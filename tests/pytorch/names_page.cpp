@@ -82,6 +82,8 @@ const std::vector<Counterpart>& optimizers_beside() {
       {"nadam", "optim.NAdam", "optim::NAdam"},
       {"radam", "optim.RAdam", "optim::RAdam"},
       {"lion", "none", "optim::Lion"},
+      {"adafactor", "optim.Adafactor", "optim::Adafactor"},
+      {"muon", "optim.Muon", "optim::Muon"},
   };
   return all;
 }

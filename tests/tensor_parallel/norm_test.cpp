@@ -45,11 +45,20 @@ struct Rank : Actor {
     const Tensor y = co_await tp::sum(ops::linear(ops::tanh(h), w), group);
     co_return ops::sum(ops::square(ops::add(y, shift)));
   }
+  // What an optimizer of its own says: made in the actor's method.
+  std::string own_optimizer(std::string name) {
+    return testing::text_of([&] {
+      if (name == "lbfgs")
+        optim::LBFGS({shift, up});
+      else
+        optim::make(name, {}, {up, shift});
+    });
+  }
   Tensors parameters() override { return {up, down, shift}; }
   Group group;
   bool cuts;
   Tensor up, down, shift;
-  static constexpr auto remote = methods<&Rank::loss>;
+  static constexpr auto remote = methods<&Rank::loss, &Rank::own_optimizer>;
 };
 
 double norm_of_one_process(const Tensor& x) {
@@ -60,6 +69,32 @@ double norm_of_one_process(const Tensor& x) {
   double squares = 0;
   for (const Tensor& t : all) squares += ops::sum(ops::square(t.grad())).item();
   return std::sqrt(squares);
+}
+
+TEST_CASE("optimizers that look at whole parameters refuse those that ranks have cut") {
+  const auto cluster = Cluster::in_process(2, hosting<Rank>());
+  {
+    const auto model =
+        parallel::spawn<Rank>(cluster->here(), Mesh(*cluster, {{"tp", 2}}), std::string("tp"), true, true);
+    const auto check_refused = [](const std::string& said) {
+      for (const char* part : {"looks at whole parameters", "[3, 4]", "tp::", "take adamw"})
+        CHECK_THAT(said, Catch::Contains(part));
+    };
+    for (const char* name : {"lamb", "adafactor"}) {
+      optim::DistributedOptimizer optimizer(model, name, {});
+      check_refused(testing::error_of([&] { (void)optimizer.parameters_by_group(); }).what());
+    }
+    for (const char* name : {"lamb", "adafactor", "muon", "lbfgs"})
+      for (const std::string& said : all(model.call<&Rank::own_optimizer>(std::string(name))).get())
+        check_refused(said);
+    for (const std::string& said : all(model.call<&Rank::own_optimizer>(std::string("adamw"))).get())
+      CHECK(said == "no error");
+    // Where nothing is cut, they are right.
+    const auto whole =
+        parallel::spawn<Rank>(cluster->here(), Mesh(*cluster, {{"tp", 2}}), std::string("tp"), false, false);
+    CHECK_NOTHROW(optim::Distributed<optim::Adafactor>(whole, {}).parameters_by_group());
+  }
+  testing::nothing_left(*cluster);
 }
 
 }  // namespace

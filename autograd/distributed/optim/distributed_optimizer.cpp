@@ -17,6 +17,8 @@ template class Distributed<Adam>;
 template class Distributed<AdamW>;
 template class Distributed<Adamax>;
 template class Distributed<LAMB>;
+template class Distributed<Adafactor>;
+template class Distributed<Muon>;
 template class Distributed<NAdam>;
 template class Distributed<RAdam>;
 template class Distributed<Lion>;

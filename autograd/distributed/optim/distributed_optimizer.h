@@ -159,6 +159,8 @@ extern template class Distributed<Adam>;
 extern template class Distributed<AdamW>;
 extern template class Distributed<Adamax>;
 extern template class Distributed<LAMB>;
+extern template class Distributed<Adafactor>;
+extern template class Distributed<Muon>;
 extern template class Distributed<NAdam>;
 extern template class Distributed<RAdam>;
 extern template class Distributed<Lion>;

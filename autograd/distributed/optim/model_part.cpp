@@ -72,6 +72,15 @@ bool ModelPart::is_left_out(const Tensor& parameter) const {
   return std::ranges::any_of(left_out_, [&](const auto& of) { return is_among(of.second, parameter); });
 }
 
+const char* ModelPart::piece_word(const Tensor& tensor) {
+  const ModelPart* const part = here();
+  if (!part) return nullptr;
+  for (const auto& some : part->pieces())
+    for (const auto& p : some->pieces())
+      if (p.piece.defined() && p.piece.is_same(tensor)) return some->word();
+  return part->is_cut(tensor) ? "tp::, cut over ranks" : nullptr;
+}
+
 bool ModelPart::is_cut(const Tensor& parameter) const { return is_among(cut_, parameter); }
 
 ModelPart::Lies ModelPart::lies(const Tensor& updated, const RankIn& in, const AllPieces& all) const {

@@ -44,6 +44,9 @@ class ModelPart {
     if (after_step_) after_step_(actor);
   }
 
+  /// How a tensor of the actor, if there is one, is a piece of a parameter: "Shard::all", or null.
+  static const char* piece_word(const Tensor& tensor);
+
   /// The parameter is cut over ranks, or this rank's alone: it counts in norms wherever it is.
   void cut(const Tensor& parameter) { cut_.push_back(parameter); }
   /// The actor has a piece in the place of a parameter, which is cut if that was.

@@ -178,10 +178,10 @@ GroupNames create(Actor& actor, internal::actors::Invocation& call, const std::s
   const Tensors all = parameters_of(actor, *call.cell());
   const std::vector<std::string> names = names_of(actor, all);
   const AllPieces pieces = ModelPart::pieces_here();
-  if (!pieces.empty() && name == LAMBOptions::kName)
+  if (!pieces.empty() && needs_whole_parameters(name))
     throw_invalid(
-        fmt::format("[optim] {} takes the norms of whole parameters, and actor {} updates pieces of "
-                    "them ({}): write Shard::none, or take adamw",
+        fmt::format("[optim] {} looks at whole parameters, and actor {} updates pieces of them ({}): write "
+                    "Shard::none, or take adamw",
                     name, call.cell()->label(), pieces[0]->word()));
   Updated updated(all, names, pieces);
   std::vector<OptionGroup> made;
@@ -322,8 +322,9 @@ void set_copy_on_write() {
 namespace troupe::internal {
 
 void install_optimized_actors(actors::Worker& worker) {
-  using namespace optim;
+  using namespace troupe::optim;
   using internal::actors::serve;
+  internal::set_piece_word(ModelPart::piece_word);
   serve<kParameters, parameters>(worker);
   serve<kCreate, create>(worker);
   serve<kStep, step>(worker);
