@@ -3,6 +3,9 @@
 
 #include <catch2/catch.hpp>
 
+#include <set>
+
+#include "core/graph/autocast.h"
 #include "parallel/pipeline/module_stage.h"
 #include "parallel/tensor/linear.h"
 #include "tests/support/error_of.h"
@@ -26,19 +29,29 @@ struct Half : nn::ModuleActor<HalfNet> {
   explicit Half(Mesh m) : ModuleActor(m["tp"]), mesh(m) {}
   Task<Tensor> forward(Tensor x) {
     if (fails) throw_error(ErrorKind::failed, "[half] out of luck");
-    const tp::Part part = net.down(ops::tanh(net.up(x)));
+    const Tensor hidden = net.up(x);
+    const tp::Part part = net.down(ops::tanh(hidden));
     Tensor y = co_await part;
+    for (const Tensor& t : {hidden, ops::matmul(y, y.t())}) seen.emplace(troupe::name(t.dtype()));
     if (differs) y = y + 1;
     co_return y;
   }
   Tensor loss(Tensor x, Tensor y) { return ops::mse_loss(x, y); }
   void set(bool fail, bool differ) { fails = fail, differs = differ; }
+  // The dtypes of products since it was asked last, also behind a co_await.
+  std::vector<std::string> products() {
+    const std::vector<std::string> all(seen.begin(), seen.end());
+    seen.clear();
+    return all;
+  }
   std::vector<int64_t> place() {
     return {static_cast<int64_t>(mesh.coordinate("pp")), static_cast<int64_t>(mesh.coordinate("tp"))};
   }
   Mesh mesh;
   bool fails = false, differs = false;
-  static constexpr auto remote = methods<&Half::forward, &Half::loss, &Half::set, &Half::place>;
+  std::set<std::string> seen;
+  static constexpr auto remote =
+      methods<&Half::forward, &Half::loss, &Half::set, &Half::place, &Half::products>;
 };
 
 struct World {
@@ -86,6 +99,35 @@ TEST_CASE("a rank of a stage that fails ends the step of all, by name, and the n
     }
     nothing_left(*world.cluster);
   }
+}
+
+TEST_CASE("stages compute in the halves of whoever asks for the step, and their gradients are float32") {
+  using Names = std::vector<std::string>;
+  for (const char* schedule : {"1f1b", "gpipe", "zb-h1", "credits(2)"})
+    for (const bool cut : {false, true}) {
+      CAPTURE(schedule, cut);
+      World world({{"pp", 2}, {"tp", cut ? 2U : 1U}}, cut ? 4 : 2);
+      parallel::Pipelines train(world.cluster->here(), world.model, World::method(),
+                                {.schedule = schedule, .micro_batches = 3});
+      optim::Distributed<optim::SGD> optimizer(world.model, {.lr = 0.0});
+      const auto products = [&](const Names& expected) {
+        for (const auto& rank : world.model.actors()) CHECK(rank.call<&Half::products>().get() == expected);
+      };
+      const double whole = step(world, train);
+      products({"float32"});
+      {
+        const AutocastGuard amp(bfloat16);
+        autograd::Context context(*world.cluster);
+        CHECK(train.step(Value(world.x), Value(world.y)).loss == Approx(whole).epsilon(0.02));
+        products({"bfloat16"});
+        CHECK(optimizer.clip_grad_norm(context, 1e9) > 0);
+        CHECK_NOTHROW(optimizer.step(context));  // which refuses gradients of other dtypes
+        train.forward(Value(world.x));
+        products({"bfloat16"});
+      }
+      CHECK(step(world, train) == whole);
+      products({"float32"});
+    }
 }
 
 TEST_CASE("ranks whose losses differ are named") {
