@@ -177,6 +177,7 @@ const Op kThreshold{
 const Op kSoftmin{
     .name = "softmin",
     .text = "softmax of the negative elements along dim.",
+    .internal = true,  // the function takes a dtype, too
     .attrs = {{"dim", -1}},
     .compose = [](const Call& c) -> Tensors { return {softmax(neg(c.in[0]), c.attrs.integer("dim"))}; },
     .samples = activation_samples};

@@ -3,6 +3,8 @@
 #include "ops/arithmetic.h"
 #include "ops/gradient_rules.h"
 #include "ops/reduce.h"
+#include "ops/reshape_ops.h"
+#include "ops/view.h"
 
 namespace troupe::ops {
 namespace {
@@ -89,6 +91,7 @@ Attrs with(Attrs attrs, const char* name, const Shape& image) {
 const Op kConv2d{.name = "conv2d",
                  .inputs = "input weight bias",
                  .text = "Convolution of images [N, C, H, W] with kernels [O, C / groups, h, w].",
+                 .internal = true,  // the function takes one image, and padding by a word, too
                  .min_inputs = 2,
                  .attrs = conv_attrs(),
                  .shape = conv_spec,
@@ -148,6 +151,8 @@ const Op kConv2dWeightGrad{
 
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Pair stride, Pair padding,
               Pair dilation, int64_t groups) {
+  if (x.defined() && x.dim() == 3)
+    return squeeze(conv2d(unsqueeze(x, 0), weight, bias, stride, padding, dilation, groups), 0);
   const auto list = [](const Pair& p) { return Ints{p[0], p[1]}; };
   Attrs attrs{
       {"stride", list(stride)}, {"padding", list(padding)}, {"dilation", list(dilation)}, {"groups", groups}};

@@ -84,11 +84,33 @@ Tensor with_bias(const char* op, const Tensor& y, const Tensor& bias) {
 
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t stride, int64_t padding,
               int64_t dilation, int64_t groups) {
-  require_rank("conv1d", "input", x, 3, "[N, C, L]");
+  if (x.defined() && x.dim() == 2)
+    return squeeze(conv1d(unsqueeze(x, 0), weight, bias, stride, padding, dilation, groups), 0);
+  require_rank("conv1d", "input", x, 3, "[N, C, L] or [C, L]");
   require_rank("conv1d", "weight", weight, 3, "[O, C / groups, k]");
   return squeeze(
       conv2d(unsqueeze(x, 2), unsqueeze(weight, 2), bias, {1, stride}, {0, padding}, {1, dilation}, groups),
       2);
+}
+
+Tensor conv2d_same(const Tensor& x, const Tensor& weight, const Tensor& bias, Pair dilation, int64_t groups) {
+  if (x.defined() && x.dim() == 3)
+    return squeeze(conv2d_same(unsqueeze(x, 0), weight, bias, dilation, groups), 0);
+  require_rank("conv2d", "input", x, 4, "[N, C, H, W] or [C, H, W]");
+  require_rank("conv2d", "weight", weight, 4, "[O, C / groups, h, w]");
+  require_at_least("conv2d", "dilation", dilation, 1);
+  const int64_t rows = dilation[0] * (weight.size(2) - 1), columns = dilation[1] * (weight.size(3) - 1);
+  const bool even = rows % 2 == 0 && columns % 2 == 0;
+  const Tensor wide = even ? x : pad(x, {0, columns % 2, 0, rows % 2});  // the larger half is behind
+  return conv2d(wide, weight, bias, {1, 1}, {rows / 2, columns / 2}, dilation, groups);
+}
+Tensor conv1d_same(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t dilation,
+                   int64_t groups) {
+  if (x.defined() && x.dim() == 2)
+    return squeeze(conv1d_same(unsqueeze(x, 0), weight, bias, dilation, groups), 0);
+  require_rank("conv1d", "input", x, 3, "[N, C, L] or [C, L]");
+  require_rank("conv1d", "weight", weight, 3, "[O, C / groups, k]");
+  return squeeze(conv2d_same(unsqueeze(x, 2), unsqueeze(weight, 2), bias, {1, dilation}, groups), 2);
 }
 
 Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Pair stride, Pair padding,
@@ -98,7 +120,11 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
       }))
     return *y;
   constexpr const char* kName = "conv_transpose2d";
-  require_rank(kName, "input", x, 4, "[N, C, H, W]");
+  if (x.defined() && x.dim() == 3)
+    return squeeze(
+        conv_transpose2d(unsqueeze(x, 0), weight, bias, stride, padding, output_padding, groups, dilation),
+        0);
+  require_rank(kName, "input", x, 4, "[N, C, H, W] or [C, H, W]");
   require_rank(kName, "weight", weight, 4, "[C, O / groups, kh, kw]");
   for (const Tensor* t : {&weight, &bias})
     if (t->defined() && t->dtype() != x.dtype())
@@ -136,7 +162,11 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
 
 Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t stride,
                         int64_t padding, int64_t output_padding, int64_t groups, int64_t dilation) {
-  require_rank("conv_transpose1d", "input", x, 3, "[N, C, L]");
+  if (x.defined() && x.dim() == 2)
+    return squeeze(
+        conv_transpose1d(unsqueeze(x, 0), weight, bias, stride, padding, output_padding, groups, dilation),
+        0);
+  require_rank("conv_transpose1d", "input", x, 3, "[N, C, L] or [C, L]");
   require_rank("conv_transpose1d", "weight", weight, 3, "[C, O / groups, k]");
   return squeeze(conv_transpose2d(unsqueeze(x, 2), unsqueeze(weight, 2), bias, {1, stride}, {0, padding},
                                   {0, output_padding}, groups, {1, dilation}),

@@ -5,9 +5,15 @@
 
 namespace troupe::ops {
 
-/// It is conv2d() of lines: x [N, C, L], weight [O, C / groups, k] -> [N, O, L'].
+/// It is conv2d() of lines: x [N, C, L] or [C, L], weight [O, C / groups, k] -> [N, O, L'].
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, int64_t stride = 1,
               int64_t padding = 0, int64_t dilation = 1, int64_t groups = 1);
+/// The result has the size of x, by zeros around: padding "same". Behind is one more, if need
+/// be.
+Tensor conv2d_same(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Pair dilation = {1, 1},
+                   int64_t groups = 1);
+Tensor conv1d_same(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, int64_t dilation = 1,
+                   int64_t groups = 1);
 /// The gradient of a convolution's input as an operator of its own: x [N, C, H, W], weight [C, O / groups,
 /// kh, kw] -> [N, O, H', W'] with H' = (H - 1) stride - 2 padding + dilation (kh - 1) + output_padding + 1.
 /// `invalid` unless output_padding is below stride or dilation.

@@ -37,6 +37,12 @@ void add_computation(Table& t);
 /// Functions of images, lines and sequences, and of order.
 void add_windows(Table& t);
 void add_order(Table& t);
+/// A bound of clamp, beside another one that is a tensor; none: undefined.
+inline bool is_tensor(const std::optional<Operand>& b) {
+  return b && std::holds_alternative<Tensor>(b->value);
+}
+Tensor as_bound(const Tensor& x, const std::optional<Operand>& given);
+
 /// Factorizations of matrices.
 void add_matrices(Table& t);
 /// Those in place.

@@ -39,7 +39,16 @@ void add_geometry(Table& t) {
   add(t, "contiguous", &contiguous, {{"input"}}, "The tensor itself if contiguous, else a contiguous copy.");
   add(
       t, "detach", [](Tensor x) { return x.detach(); }, {{"input"}}, "The same elements, without history.");
-  add(t, "diff", &diff, {{"input"}, with("n", 1), with("dim", -1)},
+  add(
+      t, "diff",
+      [](Tensor x, int64_t n, int64_t dim, std::optional<Tensor> prepend, std::optional<Tensor> append) {
+        if (n == 0 || (!prepend && !append)) return diff(x, n, dim);
+        Tensors parts{x};
+        if (prepend) parts.insert(parts.begin(), *prepend);
+        if (append) parts.push_back(*append);
+        return diff(cat(parts, dim), n, dim);
+      },
+      {{"input"}, with("n", 1), with("dim", -1), none("prepend"), none("append")},
       "Differences of neighbours along dim, n times over.");
 }
 

@@ -6,11 +6,17 @@
 #include "core/graph/inplace_write.h"
 #include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
+#include "ops/dispatch/promote.h"
 #include "ops/gradient_rules.h"
 #include "ops/min_max.h"
 #include "ops/view.h"
 
 namespace troupe::ops {
+
+Tensor as_places(const Tensor& index) {
+  return index.defined() && index.dtype() == int32 ? to(index, int64) : index;
+}
+
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -175,7 +181,7 @@ Specs one_hot_spec(const Call& c) {
 Tensors added_slices(const Call& c) {
   const Shape shape = c.in[0].dim() ? c.in[0].shape() : Shape{1};
   const int dim = shape.axis(c.attrs.integer("dim"), c.name());
-  const Tensor& index = c.in[1];
+  const Tensor index = as_places(c.in[1]);
   require_int64(c, index, "index");
   if (index.dim() > 1) reject(c, "index must be 1-d, got " + index.summary());
   Shape slices = shape;
@@ -457,7 +463,7 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index) {
     const Tensor y = index_select(as_line(x), dim, reshape(index, {index.numel()}));
     return x.dim() ? y : reshape(y, {});
   }
-  return apply1(kIndexSelect, {x, index}, {{"dim", dim}});
+  return apply1(kIndexSelect, {x, as_places(index)}, {{"dim", dim}});
 }
 Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) {
   return apply1(kIndexAdd, {x, index, source}, {{"dim", dim}, {"alpha", alpha}});
@@ -471,21 +477,17 @@ Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tenso
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& index) {
   if (mixed_with_0d({&x, &index}))
     return reshape(gather(as_line(x), dim, as_line(index)), to_list(index.shape()));
-  return apply1(kGather, {x, index}, {{"dim", dim}});
+  return apply1(kGather, {x, as_places(index)}, {{"dim", dim}});
 }
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
   if (mixed_with_0d({&x, &index, &src}))
     return reshape(scatter_add(as_line(x), dim, as_line(index), as_line(src)), to_list(x.shape()));
-  return apply1(kScatterAdd, {x, index, src}, {{"dim", dim}});
+  return apply1(kScatterAdd, {x, as_places(index), src}, {{"dim", dim}});
 }
 Tensor cat(const Tensors& tensors, int64_t dim) { return apply(kCat, tensors, {{"dim", dim}})[0]; }
 Tensor stack(const Tensors& tensors, int64_t dim) { return apply(kStack, tensors, {{"dim", dim}})[0]; }
 Tensors split(const Tensor& x, const IntList& split_sizes, int64_t dim) {
   return apply(kSplit, {&x, 1}, {{"sizes", split_sizes}, {"dim", dim}});
-}
-Tensor pad(const Tensor& x, const IntList& widths, const std::string& mode, Scalar value) {
-  if (mode != "constant") throw_invalid(fmt::format("[pad] mode must be \"constant\", got \"{}\"", mode));
-  return apply1(kPad, {x}, {{"pad", widths}, {"value", value}});
 }
 Tensor one_hot(const Tensor& ids, int64_t num_classes) {
   if (num_classes == -1 && ids.defined()) {

@@ -1,4 +1,4 @@
-// Picking, placing and joining elements. Indices are int64; out of range is `invalid`.
+// Picking, placing and joining elements. Indices are int64 or int32; out of range is `invalid`.
 #pragma once
 #include <optional>
 
@@ -29,7 +29,8 @@ Tensor stack(const Tensors& tensors, int64_t dim = 0);
 /// Consecutive pieces along dim, as views; the sizes add up to x's.
 Tensors split(const Tensor& x, const IntList& split_sizes, int64_t dim = 0);
 /// pad = {before, after} of the last dimension, then of the one before it, and so on; filled with `value`.
-/// Sizes >= 0; `mode` is "constant", the only one here.
+/// Widths below 0 take elements away. The other modes repeat elements: "reflect" those beside the border,
+/// "replicate" the border, "circular" those of the other end.
 Tensor pad(const Tensor& x, const IntList& pad, const std::string& mode = "constant", Scalar value = 0);
 /// ids [..] in [0, num_classes) -> int64 [.., num_classes] of 0 and 1; of -1 classes, as many as ids has.
 Tensor one_hot(const Tensor& ids, int64_t num_classes = -1);

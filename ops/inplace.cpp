@@ -188,6 +188,18 @@ void pow_(const Tensor& a, Scalar exponent) {
 void clamp_(const Tensor& a, std::optional<Scalar> min, std::optional<Scalar> max) {
   unary("clamp_", a, Old::read, [&](const Tensor& x) { return clamp(x, min, max); });
 }
+void clamp_(const Tensor& a, const Tensor& min, const Tensor& max) {
+  const auto limit = [&](const Tensor& x) { return clamp(x, min, max); };
+  if (!max.defined()) return update("clamp_", a, {&min}, Old::read, limit);
+  if (!min.defined()) return update("clamp_", a, {&max}, Old::read, limit);
+  update("clamp_", a, {&min, &max}, Old::read, limit);
+}
+void div_(const Tensor& a, const Tensor& b, const std::string& rounding_mode) {
+  update("div_", a, {&b}, Old::read, [&](const Tensor& x) { return div(x, b, rounding_mode); });
+}
+void div_(const Tensor& a, Scalar b, const std::string& rounding_mode) {
+  unary("div_", a, Old::read, [&](const Tensor& x) { return div(x, b, rounding_mode); });
+}
 void maximum_(const Tensor& a, const Tensor& b) {
   update("maximum_", a, {&b}, Old::read, kMaximumInto, {}, [&](const Tensor& x) { return maximum(x, b); });
 }
@@ -232,7 +244,12 @@ void abs_(const Tensor& a) { unary("abs_", a, Old::read, abs); }
 void square_(const Tensor& a) { unary("square_", a, Old::read, square); }
 void floor_(const Tensor& a) { unary("floor_", a, Old::forgotten, floor); }
 void ceil_(const Tensor& a) { unary("ceil_", a, Old::forgotten, ceil); }
-void round_(const Tensor& a) { unary("round_", a, Old::forgotten, round); }
+void round_(const Tensor& a) {
+  unary("round_", a, Old::forgotten, [](const Tensor& x) { return round(x); });
+}
+void round_(const Tensor& a, int64_t decimals) {
+  unary("round_", a, Old::forgotten, [&](const Tensor& x) { return round(x, decimals); });
+}
 void exp_(const Tensor& a) { unary("exp_", a, Old::forgotten, exp); }
 void expm1_(const Tensor& a) { unary("expm1_", a, Old::forgotten, expm1); }
 void log_(const Tensor& a) { unary("log_", a, Old::read, log); }

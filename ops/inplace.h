@@ -24,11 +24,16 @@ void mul_(const Tensor& a, const Tensor& b);
 void mul_(const Tensor& a, Scalar s);
 void div_(const Tensor& a, const Tensor& b);
 void div_(const Tensor& a, Scalar s);
+/// The rounding_mode is "trunc" or "floor".
+void div_(const Tensor& a, const Tensor& b, const std::string& rounding_mode);
+void div_(const Tensor& a, Scalar s, const std::string& rounding_mode);
 void remainder_(const Tensor& a, const Tensor& b);
 void remainder_(const Tensor& a, Scalar s);
 void pow_(const Tensor& a, const Tensor& exponent);
 void pow_(const Tensor& a, Scalar exponent);
 void clamp_(const Tensor& a, std::optional<Scalar> min, std::optional<Scalar> max = {});
+/// One of both may be undefined.
+void clamp_(const Tensor& a, const Tensor& min, const Tensor& max = {});
 /// a = max(a, b).
 void maximum_(const Tensor& a, const Tensor& b);
 void minimum_(const Tensor& a, const Tensor& b);
@@ -54,6 +59,7 @@ void square_(const Tensor& a);
 void floor_(const Tensor& a);
 void ceil_(const Tensor& a);
 void round_(const Tensor& a);
+void round_(const Tensor& a, int64_t decimals);
 void exp_(const Tensor& a);
 void expm1_(const Tensor& a);
 void log_(const Tensor& a);

@@ -15,13 +15,23 @@ void add_binary_in_place(Table& t, const char* name, F f, const char* other, con
       {{"input"}, {other}}, text);
 }
 
-constexpr std::pair<const char*, void (*)(const Tensor&)> kUnary[] = {
-    {"neg", neg_},     {"abs", abs_},         {"square", square_},
-    {"floor", floor_}, {"ceil", ceil_},       {"round", round_},
-    {"exp", exp_},     {"expm1", expm1_},     {"log", log_},
-    {"log1p", log1p_}, {"sqrt", sqrt_},       {"rsqrt", rsqrt_},
-    {"sin", sin_},     {"cos", cos_},         {"relu", relu_},
-    {"tanh", tanh_},   {"sigmoid", sigmoid_}, {"reciprocal", reciprocal_}};
+constexpr std::pair<const char*, void (*)(const Tensor&)> kUnary[] = {{"neg", neg_},
+                                                                      {"abs", abs_},
+                                                                      {"square", square_},
+                                                                      {"floor", floor_},
+                                                                      {"ceil", ceil_},
+                                                                      {"exp", exp_},
+                                                                      {"expm1", expm1_},
+                                                                      {"log", log_},
+                                                                      {"log1p", log1p_},
+                                                                      {"sqrt", sqrt_},
+                                                                      {"rsqrt", rsqrt_},
+                                                                      {"sin", sin_},
+                                                                      {"cos", cos_},
+                                                                      {"relu", relu_},
+                                                                      {"tanh", tanh_},
+                                                                      {"sigmoid", sigmoid_},
+                                                                      {"reciprocal", reciprocal_}};
 
 void add_arithmetic_in_place(Table& t) {
   const auto sum = [&](const char* name, auto f, const char* text) {
@@ -40,8 +50,16 @@ void add_arithmetic_in_place(Table& t) {
       "input -= alpha other.");
   add_binary_in_place(
       t, "mul_", [](const Tensor& x, const auto& y) { return x.mul_(y); }, "other", "input *= other.");
-  add_binary_in_place(
-      t, "div_", [](const Tensor& x, const auto& y) { return x.div_(y); }, "other", "input /= other.");
+  add(
+      t, "div_",
+      [](Tensor x, Operand y, std::optional<std::string> rounding_mode) {
+        return std::visit(
+            [&](const auto& other) {
+              return rounding_mode ? (div_(x, other, *rounding_mode), x) : x.div_(other);
+            },
+            y.value);
+      },
+      {{"input"}, {"other"}, none("rounding_mode")}, "input /= other; rounding_mode: \"trunc\", \"floor\".");
   add_binary_in_place(
       t, "remainder_", [](const Tensor& x, const auto& y) { return remainder_(x, y), x; }, "other",
       "input %= other.");
@@ -53,19 +71,36 @@ void add_arithmetic_in_place(Table& t) {
       "Writes one number everywhere.");
 }
 
+void add_limits_in_place(Table& t) {
+  add(
+      t, "clamp_",
+      [](Tensor x, std::optional<Operand> min, std::optional<Operand> max) {
+        const auto number = [](const auto& b) -> std::optional<Scalar> {
+          return b ? std::optional(std::get<Scalar>(b->value)) : std::nullopt;
+        };
+        if (x.defined() && (is_tensor(min) || is_tensor(max)))
+          clamp_(x, as_bound(x, min), as_bound(x, max));
+        else
+          clamp_(x, number(min), number(max));
+        return x;
+      },
+      {{"input"}, none("min"), none("max")},
+      "Limits the elements to [min, max], numbers or tensors, in place.");
+  add(
+      t, "round_", [](Tensor x, int64_t decimals) { return decimals ? round_(x, decimals) : round_(x), x; },
+      {{"input"}, with("decimals", 0)}, "round in place.");
+}
+
 }  // namespace
 
 void add_in_place(Table& t) {
   add_arithmetic_in_place(t);
+  add_limits_in_place(t);
   add(
       t, "copy_", [](Tensor x, Tensor src) { return copy_(x, src), x; }, {{"input"}, {"src"}},
       "Writes the elements of src, broadcast and converted.");
   add(
       t, "zero_", [](Tensor x) { return x.zero_(); }, {{"input"}}, "Writes zeros.");
-  add(
-      t, "clamp_",
-      [](Tensor x, std::optional<Scalar> min, std::optional<Scalar> max) { return clamp_(x, min, max), x; },
-      {{"input"}, none("min"), none("max")}, "Limits the elements to [min, max] in place.");
   add(
       t, "maximum_", [](Tensor x, Tensor y) { return maximum_(x, y), x; }, {{"input"}, {"other"}},
       "The larger one of each two elements, in place.");

@@ -308,17 +308,21 @@ const Op kBinaryCrossEntropyWithLogits{.name = "binary_cross_entropy_with_logits
 // target log(target) is 0 at 0.
 const Op kKlDiv{.name = "kl_div",
                 .inputs = "input target",
-                .text = "How far log-probabilities are from the probabilities target.",
-                .attrs = reduction_and(),
+                .text =
+                    "How far log-probabilities are from the probabilities target; log_target: of which it "
+                    "is the logarithm.",
+                .attrs = reduction_and({{"log_target", false}}),
                 .compose = [](const Call& c) -> Tensors {
                   check_pair(c, "batchmean");
                   const Tensor &x = c.in[0], &t = c.in[1];
+                  if (c.attrs.flag("log_target")) return {reduced(c, mul(exp(t), sub(t, x)))};
                   const Tensor safe = where(gt(t, tensor(0, t.options())), t, tensor(1, t.options()));
                   return {reduced(c, mul(t, sub(log(safe), x)))};
                 },
                 .samples = []() -> std::vector<Sample> {
                   std::vector<Sample> all = probabilities();
                   all.push_back({all[0].inputs, {{"reduction", "batchmean"}}});
+                  all.push_back({all[0].inputs, {{"log_target", true}}});
                   return all;
                 }};
 

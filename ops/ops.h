@@ -29,6 +29,7 @@
 #include "ops/nonzero.h"
 #include "ops/operators.h"
 #include "ops/order.h"
+#include "ops/pool_forms.h"
 #include "ops/pooling.h"
 #include "ops/random.h"
 #include "ops/reduce.h"

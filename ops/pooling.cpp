@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "ops/gradient_rules.h"
+#include "ops/reshape_ops.h"
+#include "ops/view.h"
 
 namespace troupe::ops {
 namespace {
@@ -85,6 +87,7 @@ std::vector<Sample> images() {
 
 const Op kMaxPool2d{.name = "max_pool2d",
                     .text = "The largest element of each window of images.",
+                    .internal = true,  // the functions have more options
                     .attrs = pool_attrs(),
                     .shape = pool_spec,
                     .saves_inputs = 1,
@@ -128,6 +131,7 @@ const Op kMaxPool2dPick{.name = "max_pool2d_pick",
 
 const Op kAvgPool2d{.name = "avg_pool2d",
                     .text = "The mean of each window of images.",
+                    .internal = true,
                     .attrs = pool_attrs(),
                     .shape = pool_spec,
                     .gradient = [](const Backward& b) -> Tensors {
@@ -158,6 +162,7 @@ const Op kAvgPool2dGrad{.name = "avg_pool2d_grad",
 namespace {
 Tensor pool(const Op& op, const Tensor& x, const Pair& size, const std::optional<Pair>& stride,
             const Pair& padding) {
+  if (x.defined() && x.dim() == 3) return squeeze(pool(op, unsqueeze(x, 0), size, stride, padding), 0);
   const auto list = [](const Pair& p) { return Ints{p[0], p[1]}; };
   return apply1(op, {x}, kernel(list(size), list(stride.value_or(size)), list(padding)));
 }

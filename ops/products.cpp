@@ -81,6 +81,15 @@ Tensor addmv(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta, Sca
     return *y;
   return added_product("addmv", mv, x, a, b, beta, alpha);
 }
+namespace {
+// The sum over the batch is one product with all of it side by side: rounded once, in the dtype of both.
+Tensor summed_products(const Tensor& a, const Tensor& b) {
+  if (a.dim() != 3 || b.dim() != 3 || a.size(0) != b.size(0) || a.size(2) != b.size(1)) return bmm(a, b);
+  const int64_t depth = a.size(0) * a.size(2);
+  return matmul(reshape(transpose(a, 0, 1), {a.size(1), depth}), reshape(b, {depth, b.size(2)}));
+}
+}  // namespace
+
 Tensor baddbmm(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
   if (const auto y = under_autocast(
           "baddbmm", {&x, &a, &b}, [&](const auto& in) { return baddbmm(in[0], in[1], in[2], beta, alpha); }))
@@ -91,8 +100,7 @@ Tensor addbmm(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta, Sc
   if (const auto y = under_autocast("addbmm", {&x, &a, &b},
                                     [&](const auto& in) { return addbmm(in[0], in[1], in[2], beta, alpha); }))
     return *y;
-  return added_product(
-      "addbmm", [](const Tensor& a, const Tensor& b) { return sum(bmm(a, b), 0); }, x, a, b, beta, alpha);
+  return added_product("addbmm", summed_products, x, a, b, beta, alpha);
 }
 Tensor addr(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
   if (const auto y = under_autocast("addr", {&x, &a, &b},

@@ -302,7 +302,7 @@ bool has_zero_dims(const Tensor& a, const Tensor& b, const Tensor& c) {
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
   if (has_zero_dims(x, index, src))
     return reshape(scatter(line(x), dim, line(index), line(src)), to_list(x.shape()));
-  return apply1(kScatter, {x, index, src}, {{"dim", dim}});
+  return apply1(kScatter, {x, as_places(index), src}, {{"dim", dim}});
 }
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Scalar value) {
   if (!x.defined() || !index.defined()) return apply1(kScatter, {x, index, x});
@@ -314,7 +314,7 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const T
   if (has_zero_dims(x, index, src))
     return reshape(scatter_reduce(line(x), dim, line(index), line(src), reduce, include_self),
                    to_list(x.shape()));
-  return apply1(kScatterReduce, {x, index, src},
+  return apply1(kScatterReduce, {x, as_places(index), src},
                 {{"dim", dim}, {"reduce", reduce.c_str()}, {"include_self", include_self}});
 }
 Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source) {
@@ -346,8 +346,9 @@ Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Tenso
 
 Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::optional<int64_t> dim) {
   if (!x.defined() || !indices.defined()) throw_invalid("[take_along_dim] got an undefined tensor");
-  if (indices.dtype() != int64)
-    throw_invalid("[take_along_dim] indices must be int64, got " + indices.summary() + "; use .to(int64)");
+  if (indices.dtype() != int64 && indices.dtype() != int32)
+    throw_invalid("[take_along_dim] indices must be int64 or int32, got " + indices.summary() +
+                  "; use .to(int64)");
   if (!dim) return take_along_dim(as_line_of(x), as_line_of(indices), 0);
   if (x.dim() != indices.dim())
     throw_invalid(fmt::format("[take_along_dim] {} and indices {} must have as many dimensions", x.summary(),

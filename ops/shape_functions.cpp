@@ -65,6 +65,16 @@ void add_dimensions(Table& t) {
       "Of a vector the matrix with that diagonal, of a matrix a copy of its diagonal.");
 }
 
+Tensor combined(const Tensor& x, int64_t dim, const Tensor& index, const Operand& src,
+                const std::string& reduce) {
+  if (reduce != "add" && reduce != "multiply")
+    throw_invalid("[scatter] reduce must be \"add\" or \"multiply\", got \"" + reduce + "\"");
+  const char* const how = reduce == "add" ? "sum" : "prod";
+  if (const auto* t = std::get_if<Tensor>(&src.value)) return scatter_reduce(x, dim, index, *t, how);
+  const Tensor number = wrapped(std::get<Scalar>(src.value), x.dtype(), x.device());
+  return scatter_reduce(x, dim, index, expand(number, to_list(index.shape())), how);
+}
+
 void add_places(Table& t) {
   add(
       t, "nonzero",
@@ -78,11 +88,13 @@ void add_places(Table& t) {
       "The places of the elements that are not 0: int64 [n, dimensions], or a tensor for each dimension.");
   add(
       t, "scatter",
-      [](Tensor x, int64_t dim, Tensor index, Operand src) {
+      [](Tensor x, int64_t dim, Tensor index, Operand src, std::optional<std::string> reduce) {
+        if (reduce) return combined(x, dim, index, src, *reduce);
         return std::visit([&](const auto& s) { return scatter(x, dim, index, s); }, src.value);
       },
-      {{"input"}, {"dim"}, {"index"}, {"src"}},
-      "A copy of input with src, a tensor or a number, written along dim at the numbers index.");
+      {{"input"}, {"dim"}, {"index"}, {"src"}, none("reduce")},
+      "A copy of input with src, a tensor or a number, written along dim at the numbers index; reduce: "
+      "\"add\", \"multiply\".");
   add(
       t, "index_fill",
       [](Tensor x, int64_t dim, Tensor index, Operand value) {

@@ -26,8 +26,13 @@ Scalar rounded(const Scalar& bound, DType dtype) {
   return visit_dtype(dtype, [&](auto zero) { return Scalar(convert<double>(bound.to<decltype(zero)>())); });
 }
 
-constexpr Op rounding(const char* name, const char* text) {
-  return {.name = name, .text = text, .shape = numeric_unary, .gradient = no_slope, .samples = any};
+constexpr Op rounding(const char* name, const char* text, bool internal = false) {
+  return {.name = name,
+          .text = text,
+          .internal = internal,
+          .shape = numeric_unary,
+          .gradient = no_slope,
+          .samples = any};
 }
 
 }  // namespace
@@ -59,7 +64,8 @@ const Op kSign{.name = "sign",
                .samples = any};
 const Op kFloor = rounding("floor", "Each element, rounded down.");
 const Op kCeil = rounding("ceil", "Each element, rounded up.");
-const Op kRound = rounding("round", "Each element, rounded to the nearest whole number, an even one of two.");
+const Op kRound = rounding("round", "Each element, rounded to the nearest whole number, an even one of two.",
+                           true);  // the function takes decimals, too
 const Op kTrunc = rounding("trunc", "Each element without its fraction.");
 const Op kExp{.name = "exp",
               .text = "e to the power of each element.",
@@ -172,6 +178,15 @@ Tensor sign(const Tensor& x) { return apply1(kSign, {x}); }
 Tensor floor(const Tensor& x) { return apply1(kFloor, {x}); }
 Tensor ceil(const Tensor& x) { return apply1(kCeil, {x}); }
 Tensor round(const Tensor& x) { return apply1(kRound, {x}); }
+Tensor round(const Tensor& x, int64_t decimals) {
+  if (!x.defined() || decimals == 0) return round(x);
+  if (!is_floating(x.dtype())) throw_invalid("[round] decimals are for floating tensors, got " + x.summary());
+  const double ten = std::pow(10, static_cast<double>(std::abs(decimals)));
+  return rounded_once(x.dtype(), [&](DType t) {
+    const Tensor y = to(x, t);
+    return decimals > 0 ? div(round(mul(y, ten)), ten) : mul(round(div(y, ten)), ten);
+  });
+}
 Tensor trunc(const Tensor& x) { return apply1(kTrunc, {x}); }
 Tensor expm1(const Tensor& x) { return apply1(kExpm1, {x}); }
 Tensor log2(const Tensor& x) { return apply1(kLog2, {x}); }

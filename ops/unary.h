@@ -17,6 +17,8 @@ Tensor sign(const Tensor& x);
 Tensor floor(const Tensor& x);
 Tensor ceil(const Tensor& x);
 Tensor round(const Tensor& x);
+/// To so many decimals; below 0: to tens, hundreds, ... Floating ones alone.
+Tensor round(const Tensor& x, int64_t decimals);
 Tensor trunc(const Tensor& x);
 
 // Of integers and bools float32.

@@ -56,6 +56,16 @@ void add_sums(Table& t) {
   add_along(
       t, "log_softmax", [](const auto&... a) { return log_softmax(a...); }, with("dim", int64_t{-1}),
       "The logarithm of softmax along dim, of dtype.");
+  add(
+      t, "softmin",
+      [](Tensor x, int64_t dim, std::optional<DType> dtype) {
+        return dtype ? softmax(neg(x), dim, *dtype) : softmin(x, dim);
+      },
+      {{"input"}, with("dim", -1), none("dtype")}, "softmax of the negative elements along dim, of dtype.");
+  add(
+      t, "round", [](Tensor x, int64_t decimals) { return decimals ? round(x, decimals) : round(x); },
+      {{"input"}, with("decimals", 0)},
+      "Each element, rounded to the nearest number with so many decimals, an even one of two.");
 }
 
 Tensor quotient(const Operand& a, const Operand& b, const std::optional<std::string>& mode) {
@@ -71,20 +81,11 @@ Tensor quotient(const Operand& a, const Operand& b, const std::optional<std::str
       a.value, b.value);
 }
 
-// A bound beside another one that is a tensor.
-Tensor bound(const Tensor& x, const std::optional<Operand>& given) {
-  if (!given) return {};
-  if (const auto* t = std::get_if<Tensor>(&given->value)) return *t;
-  const Scalar& n = std::get<Scalar>(given->value);
-  return wrapped(n, result_type(x, n), x.device());
-}
-
 Tensor bounded(const Tensor& x, const std::optional<Operand>& min, const std::optional<Operand>& max) {
-  const auto is_tensor = [](const auto& b) { return b && std::holds_alternative<Tensor>(b->value); };
   const auto number = [](const auto& b) -> std::optional<Scalar> {
     return b ? std::optional(std::get<Scalar>(b->value)) : std::nullopt;
   };
-  if (x.defined() && (is_tensor(min) || is_tensor(max))) return clamp(x, bound(x, min), bound(x, max));
+  if (x.defined() && (is_tensor(min) || is_tensor(max))) return clamp(x, as_bound(x, min), as_bound(x, max));
   return clamp(x, number(min), number(max));
 }
 
@@ -230,6 +231,13 @@ void add_attention(Table& t) {
 }
 
 }  // namespace
+
+Tensor as_bound(const Tensor& x, const std::optional<Operand>& given) {
+  if (!given) return {};
+  if (const auto* t = std::get_if<Tensor>(&given->value)) return *t;
+  const Scalar& n = std::get<Scalar>(given->value);
+  return wrapped(n, result_type(x, n), x.device());
+}
 
 void add_computation(Table& t) {
   add_sums(t);

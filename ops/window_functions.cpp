@@ -27,15 +27,29 @@ IntList sizes_of(const Value& given) {
     take(given);
   return out;
 }
+// Padding is a word or widths.
+bool is_same(const char* op, const Value& padding, bool steps_by_one) {
+  const auto* word = padding.get_if<std::string>();
+  if (!word || *word == "valid") return false;
+  if (*word != "same")
+    throw_invalid(std::string("[") + op + "] padding must be \"same\", \"valid\" or numbers, got \"" + *word +
+                  "\"");
+  if (!steps_by_one) throw_invalid(std::string("[") + op + "] padding \"same\" is for stride 1");
+  return true;
+}
+Shape widths_of(const Value& padding) {
+  return padding.get_if<std::string>() ? Shape{0} : Codec<Shape>::from(padding);
+}
 Parameter one(const char* name) { return with(name, Shape{1}); }
 Parameter zero(const char* name) { return with(name, Shape{0}); }
 
-void add_convolutions(Table& t) {
+void add_conv2d(Table& t) {
   add(
-      t, "conv1d",
-      [](Tensor x, Tensor weight, Tensor bias, Shape stride, Shape padding, Shape dilation, int64_t groups) {
-        return conv1d(x, weight, bias, side("stride", stride), side("padding", padding),
-                      side("dilation", dilation), groups);
+      t, "conv2d",
+      [](Tensor x, Tensor weight, Tensor bias, Shape stride, Value padding, Shape dilation, int64_t groups) {
+        const Pair by = sides("stride", stride), apart = sides("dilation", dilation);
+        if (is_same("conv2d", padding, by == Pair{1, 1})) return conv2d_same(x, weight, bias, apart, groups);
+        return conv2d(x, weight, bias, by, sides("padding", widths_of(padding)), apart, groups);
       },
       {{"input"},
        {"weight"},
@@ -44,7 +58,27 @@ void add_convolutions(Table& t) {
        zero("padding"),
        one("dilation"),
        with("groups", 1)},
-      "Convolution of lines [N, C, L] with kernels [O, C / groups, k].");
+      "Convolution of images [N, C, H, W] with kernels [O, C / groups, h, w]; padding: \"same\", \"valid\", "
+      "too.");
+}
+
+void add_convolutions(Table& t) {
+  add_conv2d(t);
+  add(
+      t, "conv1d",
+      [](Tensor x, Tensor weight, Tensor bias, Shape stride, Value padding, Shape dilation, int64_t groups) {
+        const int64_t by = side("stride", stride), apart = side("dilation", dilation);
+        if (is_same("conv1d", padding, by == 1)) return conv1d_same(x, weight, bias, apart, groups);
+        return conv1d(x, weight, bias, by, side("padding", widths_of(padding)), apart, groups);
+      },
+      {{"input"},
+       {"weight"},
+       none("bias"),
+       one("stride"),
+       zero("padding"),
+       one("dilation"),
+       with("groups", 1)},
+      "Convolution of lines [N, C, L] with kernels [O, C / groups, k]; padding: \"same\", \"valid\", too.");
   add(
       t, "conv_transpose1d",
       [](Tensor x, Tensor weight, Tensor bias, Shape stride, Shape padding, Shape output_padding,
@@ -77,6 +111,46 @@ void add_convolutions(Table& t) {
        with("groups", 1),
        one("dilation")},
       "The transposed convolution of images [N, C, H, W] with kernels [C, O / groups, h, w].");
+}
+
+void add_pools(Table& t) {
+  const auto stride_of = [](const Shape& stride) {
+    return stride.empty() ? std::nullopt : std::optional(sides("stride", stride));
+  };
+  add(
+      t, "max_pool2d",
+      [stride_of](Tensor x, Shape kernel_size, Shape stride, Shape padding, Shape dilation, bool ceil_mode,
+                  bool return_indices) -> Value {
+        const Pair kernel = sides("kernel_size", kernel_size), around = sides("padding", padding),
+                   apart = sides("dilation", dilation);
+        if (!return_indices)
+          return max_pool2d(x, kernel, stride_of(stride), around, MaxPoolForm{apart, ceil_mode});
+        auto found = max_pool2d_with_indices(x, kernel, stride_of(stride), around, apart, ceil_mode);
+        return ValueList{found.values, found.indices};
+      },
+      {{"input"},
+       {"kernel_size"},
+       with("stride", Shape()),
+       zero("padding"),
+       one("dilation"),
+       with("ceil_mode", false),
+       with("return_indices", false)},
+      "The largest element of each window of images, and where in the image it is.");
+  add(
+      t, "avg_pool2d",
+      [stride_of](Tensor x, Shape kernel_size, Shape stride, Shape padding, bool ceil_mode,
+                  bool count_include_pad, std::optional<int64_t> divisor_override) {
+        return avg_pool2d(x, sides("kernel_size", kernel_size), stride_of(stride), sides("padding", padding),
+                          AvgPoolForm{ceil_mode, count_include_pad, divisor_override});
+      },
+      {{"input"},
+       {"kernel_size"},
+       with("stride", Shape()),
+       zero("padding"),
+       with("ceil_mode", false),
+       with("count_include_pad", true),
+       none("divisor_override")},
+      "The mean of each window of images.");
 }
 
 void add_columns(Table& t) {
@@ -168,6 +242,7 @@ void add_losses_of_several(Table& t) {
 
 void add_windows(Table& t) {
   add_convolutions(t);
+  add_pools(t);
   add_columns(t);
   add_sizes(t);
   add_losses_of_several(t);

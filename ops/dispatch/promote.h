@@ -50,4 +50,7 @@ Tensor rounded_once(DType t, F&& f) {
 /// 0-d, converted without a check of its range: what PyTorch makes of a number beside a tensor of that dtype.
 Tensor wrapped(const Scalar& number, DType dtype, Device device);
 
+/// Places as int64, of int32 ones: operators that take elements of every dtype as they are know no others.
+Tensor as_places(const Tensor& index);
+
 }  // namespace troupe::ops

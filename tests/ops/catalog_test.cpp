@@ -215,6 +215,20 @@ std::vector<Trial> trials() {
       {"tensordot", {x(), x()}, {}, {}, {91}},
       {"tensordot", {x(), x(), ValueList{list({0}), list({0})}}, {}, {3, 3}},
       {"rotary_table", {tensor({0, 5}), two}, {}, {2, 1}},
+      {"conv2d", {ones[None], troupe::ones({1, 1, 1, 2}, float64)}, {}, {1, 2, 2}, {2, 2, 2, 2}},
+      {"conv2d",
+       {ones[None], troupe::ones({1, 1, 1, 2}, float64)},
+       {{"padding", std::string("same")}},
+       {1, 2, 3},
+       {2, 2, 1, 2, 2, 1}},
+      {"max_pool2d", {x()[None], list({1, 2})}, {{"ceil_mode", true}}, {1, 2, 2}, {3, 2, 6, 4}},
+      {"max_pool2d", {x()[None], two}, {{"return_indices", true}}, {1, 1, 1}, {6}},
+      {"avg_pool2d", {x()[None], two}, {{"divisor_override", one}}, {1, 1, 1}, {15}},
+      {"softmin", {troupe::zeros({2}, int64)}, {{"dtype", std::string("float64")}}, {2}, {0.5, 0.5}},
+      {"round", {tensor({12.25, 17.75}, float64)}, {{"decimals", one}}, {2}, {12.2, 17.8}},
+      {"round_", {tensor({12.25, 17.75}, float64)}, {}, {2}, {12, 18}},
+      {"div_", {x(), two}, {{"rounding_mode", std::string("floor")}}, {2, 3}, {1, 0, 1, 3, 2, 2}},
+      {"clamp_", {x(), tensor(2., float64), three}, {}, {2, 3}, {3, 2, 2, 3, 3, 3}},
       {"conv1d", {ones[None], troupe::ones({1, 2, 2}, float64)}, {}, {1, 1, 2}, {4, 4}},
       {"conv_transpose1d", {ones[None], troupe::ones({2, 1, 1}, float64)}, {}, {1, 1, 3}, {2, 2, 2}},
       {"conv_transpose2d",
@@ -252,10 +266,9 @@ std::vector<Trial> trials() {
 
 TEST_CASE("an operator's entry has its inputs, its attributes and their defaults") {
   CHECK(signature("linear") == "linear(input: tensor, weight: tensor, bias: tensor = none) -> tensor");
-  CHECK(signature("conv2d") ==
+  CHECK(function("conv2d").signature() ==
         "conv2d(input: tensor, weight: tensor, bias: tensor = none, stride: list of int64 = [1], padding: "
-        "list of int64 "
-        "= [0], dilation: list of int64 = [1], groups: int64 = 1) -> tensor");
+        "any value = [0], dilation: list of int64 = [1], groups: int64 = 1) -> tensor");
   CHECK(signature("cat") == "cat(tensors: list of tensor, dim: int64 = 0) -> tensor");
   CHECK(signature("masked_fill") == "masked_fill(input: tensor, mask: tensor, value: number = 0) -> tensor");
   CHECK(function("to").signature() == "to(input: tensor, dtype: dtype) -> tensor");

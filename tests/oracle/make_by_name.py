@@ -322,7 +322,44 @@ def order():
     same("unique", torch.tensor([[3, 1, 3], [2, 1, 9]]), return_inverse=True, return_counts=True)
 
 
-for family in (elementwise, reductions, shapes, places, products, attention, windows, several, order, matrices):
+def options():
+    line, image = rn(4, 7), rn(2, 4, 6, 5)
+    functional("conv1d", line, rn(3, 4, 2), rn(3), padding="same", dilation=3)
+    functional("conv1d", line, rn(3, 4, 2), padding="valid", stride=2)
+    functional("conv2d", image, rn(3, 4, 2, 4), rn(3), padding="same", dilation=(1, 2))
+    functional("conv2d", image[0], rn(3, 4, 3, 3), rn(3), 1, "same")
+    functional("conv2d", image[0], rn(4, 2, 3, 2), stride=(2, 1), padding=1, groups=2)
+    functional("conv_transpose1d", line, rn(4, 3, 3), rn(3), 2, 1)
+    functional("conv_transpose2d", image[0], rn(4, 3, 2, 3), stride=2)
+    for ceil in (False, True):
+        functional("max_pool2d", image, 2, 2, 1, (2, 1), ceil)
+        functional("max_pool2d", image, (3, 2), (2, 3), 1, 1, ceil, True)
+        functional("max_pool2d", image[0], 3, 2, ceil_mode=ceil)
+        for count in (False, True):
+            functional("avg_pool2d", image, (3, 2), 2, (1, 0), ceil, count)
+            functional("avg_pool2d", image[0], 3, 2, 1, ceil, count, 5)
+    for mode in ("reflect", "replicate", "circular"):
+        functional("pad", image, (2, 1, 0, 3), mode=mode)
+        functional("pad", line, (3, 2), mode=mode)
+        functional("pad", rn(1, 2, 3, 2, 4), (1, 0, 1, 1, 2, 1), mode=mode)
+    functional("pad", image, (-1, 2, -2, -1), mode="replicate")
+    functional("pad", image, (2, -1, -2, 3), mode="circular")
+    functional("pad", image, (-1, 2, 0, -3), value=1.5)
+    functional("softmin", line, 1)
+    functional("softmin", torch.tensor([[1, 2], [3, 5]]), 0, dtype=torch.float64)
+    same("round", rn(3, 4) * 100, decimals=1)
+    same("round", rn(3, 4) * 100, decimals=-1)
+    functional("kl_div", F.log_softmax(line, 1), F.log_softmax(rn(4, 7), 1), reduction="batchmean", log_target=True)
+    same("diff", line, 2, 0, prepend=rn(1, 7), append=rn(2, 7))
+    same("diff", line, prepend=rn(4, 1))
+    same("diff", line, 0, 0, prepend=rn(1, 7))
+    functional("softmin", torch.tensor([[1, 2], [3, 5]]), 0, dtype=torch.float64)
+    index = torch.tensor([[0, 3], [1, 2], [2, 0]])
+    case("scatter", torch.scatter, rn(3, 4), 1, index, rn(3, 2), reduce="add", learn=False)
+    case("scatter", torch.scatter, rn(3, 4), 1, index, 2.5, reduce="multiply", learn=False)
+
+
+for family in (elementwise, reductions, shapes, places, products, attention, windows, several, order, matrices, options):
     family()
 json.dump(dict(torch=torch.__version__.split("+")[0], cases=CASES), sys.stdout, separators=(",", ":"), allow_nan=False)
 print()
