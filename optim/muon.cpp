@@ -33,7 +33,7 @@ void MuonOptions::check_parameter(const Tensor& param) {
 
 namespace {
 
-// What is left of a matrix if its singular values become 1, nearly, in bfloat16 as in PyTorch.
+// It brings all singular values near to 1, in bfloat16 as PyTorch does.
 Tensor orthogonal(const Tensor& of, const ops::Attrs& o) {
   const bool tall = of.size(0) > of.size(1);
   Tensor x = ops::to(of, bfloat16);

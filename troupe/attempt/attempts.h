@@ -49,7 +49,7 @@ class Attempts {
   Event form();
   /// The event of what `f` does: done, lost, or refused, with why_.
   Event perform(const std::function<Event()>& f);
-  /// Of those that a forming was about to take.
+  /// Whether one is lost that a forming was about to take.
   bool newcomer_lost() const;
   Event refuse(const std::string& why);
 
