@@ -167,7 +167,8 @@ NEW = {"tls": {"title": "Calls over TCP by TLS",
                     "command": "./dev bench restarts --kills 10",
                     "notes": ["A process of the job is killed at a random moment; the time ends with the first step that is new. Ours: examples under `troupe run --max-restarts`, of three, "
                               "four, three and seven processes, with a checkpoint every 3, 5, 10 and 5 steps. PyTorch: a perceptron under torchrun, of three processes, with a checkpoint "
-                              "of DCP every five steps."]},
+                              "of DCP every five steps.", "`--elastic`: three replicas of a perceptron with so much state, of which any is killed: a spare takes its place, or a "
+                              "worker that is started anew, or the others go on and take in who comes. No step is lost."]},
        "sharded": {"title": "Steps of sharded and of cut models",
                    "command": "./dev bench compare sharded --rounds 5",
                    "notes": ["The same perceptron and batch, two processes of one thread each. zero1: `Shard::state`, beside ZeroRedundancyOptimizer and DistributedDataParallel; zero3: `Shard::all` "
