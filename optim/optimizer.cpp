@@ -16,6 +16,7 @@
 #include "core/graph/node.h"
 #include "core/tensor/creation.h"
 #include "core/tensor/elements.h"
+#include "ops/arithmetic.h"
 #include "ops/dispatch/kernel_table.h"
 #include "ops/dispatch/op.h"
 #include "ops/view.h"
@@ -48,6 +49,19 @@ void write(const Tensor& param, const Tensor& values) {
 // Whether a step may put the new values into other bytes than the old ones.
 bool can_move(const Tensor& param) {
   return !is_half(param.dtype()) && param.is_contiguous() && param.nbytes() == param.storage()->size();
+}
+
+// Elements of halves that others wrote since the last step are taken over; by operators where no kernel does
+// it.
+void take_over(const Tensors& params, Tensors& masters) {
+  if (ops::find_kernels(kTakeOver, params[0].device().kind))
+    return (void)ops::apply_into(kTakeOver, params, masters);
+  const NoGradGuard none;
+  for (size_t i = 0; i < params.size(); ++i) {
+    const Tensor now = params[i].detach(), &master = masters[i];
+    const Tensor same = ops::eq(ops::to(master, now.dtype()), now);
+    copy_elements(master, ops::where(same, master, ops::to(now, master.dtype())));
+  }
 }
 
 // Parameters whose values somebody else still has (a message that is on its way, a reader of another process)
@@ -193,7 +207,7 @@ void Optimizer::update(const std::vector<size_t>& which, const Tensors& grads, d
     out.push_back(half ? state.master : p.contiguous_data());
     steps.push_back(state.step + 1);
   }
-  if (!kept.empty()) ops::apply_into(kTakeOver, kept, masters);
+  if (!kept.empty()) take_over(kept, masters);
   for (size_t k = 0, count = state_[which[0]].slots.size(); k < count; ++k)
     for (const size_t i : which) out.push_back(state_[i].slots[k]);
   ops::Attrs attrs;
