@@ -78,8 +78,9 @@ Tensors embedded(const Call& c) {
   if (x.dim() == 0) reject(c, "needs at least one dimension, got a 0-d tensor");
   const auto [a, b] = planes(c, Shape::filled(x.dim() + 1, 1));
   const int64_t offset = c.attrs.integer("offset");
-  int64_t side = 0;
-  if (__builtin_add_overflow(x.size(-1), offset < 0 ? -offset : offset, &side))
+  int64_t side = 0, away = offset;
+  if ((offset < 0 && __builtin_sub_overflow(int64_t{0}, offset, &away)) ||
+      __builtin_add_overflow(x.size(-1), away, &side))
     reject(c, fmt::format("offset {} is too large", offset));
   return {on_diagonal(x, side, side, offset, a, b)};
 }
