@@ -53,6 +53,21 @@ def held_up(job, progress, ranks, count, rng):
     return times
 
 
+def ranks_below(job, argument=""):
+    """{rank: pid} of the processes that a launcher has started, with that among their arguments."""
+    found = {}
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (process / "stat").read_text().rsplit(")", 1)[1].split()
+            variables = (process / "environ").read_bytes().split(b"\0")
+            arguments = (process / "cmdline").read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if int(stat[1]) == job.pid and stat[0] not in "ZX" and argument in arguments:
+            found.update({int(v[5:]): int(process.name) for v in variables if v.startswith(b"RANK=")})
+    return found
+
+
 def emit(system, job, times):
     times = sorted(1e3 * t for t in times)
     print(json.dumps({"system": system, "bench": "kill_to_new_step_ms", "job": job, "value": round(statistics.median(times), 1), "unit": "ms",
@@ -97,16 +112,7 @@ def elastic(programs, how, mib, count, folder):
             return -1
 
     def ranks():
-        found = {}
-        for process in pathlib.Path("/proc").glob("[0-9]*"):
-            try:
-                stat = (process / "stat").read_text().rsplit(")", 1)[1].split()
-                variables = (process / "environ").read_bytes().split(b"\0")
-                title = (process / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if int(stat[1]) == job.pid and stat[0] not in "ZX" and str(progress).encode() in title:
-                found.update({int(v[5:]): int(process.name) for v in variables if v.startswith(b"RANK=")})
+        found = ranks_below(job, str(progress))
         newest_spare = max(found, default=0) if how == "spare" else None
         return {rank: pid for rank, pid in found.items() if rank not in (0, newest_spare)}
 
@@ -134,20 +140,8 @@ def torch(python, count, folder):
         except (OSError, ValueError):
             return -1
 
-    def ranks():
-        found = {}
-        for process in pathlib.Path("/proc").glob("[0-9]*"):
-            try:
-                stat = (process / "stat").read_text().rsplit(")", 1)[1].split()
-                variables = (process / "environ").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if int(stat[1]) == job.pid and stat[0] not in "ZX":
-                found.update({int(v[5:]): int(process.name) for v in variables if v.startswith(b"RANK=")})
-        return found
-
     try:
-        times = held_up("torchrun", newest, ranks, count, random.Random(1))
+        times = held_up("torchrun", newest, lambda: ranks_below(job), count, random.Random(1))
     except SystemExit:
         print((folder / "log").read_text()[-4000:], file=sys.stderr)
         raise
