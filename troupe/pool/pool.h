@@ -192,6 +192,7 @@ class Pool {
     work.to = [promise, timeout = core_->options().timeout,
                all = std::make_tuple(std::decay_t<A>(std::forward<A>(args))...)](
                   const AnyRef& actor, const internal::PoolCore::Work::Ended& ended) {
+      if (!promise.wanted()) return (void)ended(nullptr);  // its future was dropped while it waited
       const GradMode no_gradients(false);
       RRef<T> to = actor.as<T>();
       if (timeout) to = to.with_timeout(*timeout);

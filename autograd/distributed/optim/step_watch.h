@@ -1,4 +1,4 @@
-// Who goes along with the steps of distributed optimizers: an attempt at a step of a job.
+// A StepWatch goes along with the steps of distributed optimizers: an attempt at a step of a job is one.
 #pragma once
 #include <memory>
 #include <vector>
