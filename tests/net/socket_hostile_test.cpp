@@ -167,6 +167,10 @@ TEST_CASE("strangers who say nothing keep no member out, however many came befor
     CHECK(silent[0]->closed_by_peer());
     lines.wait_for("it said nothing, and others wait");
     CHECK(lines.count("did not finish the handshake") == 0);
+    // So many refused for one reason do not hide the one refused for another.
+    RawClient other(house.listener->address());
+    other.send("0123456789abcdef0123456789abcdef");
+    lines.wait_for("does not speak");
   }
 }
 

@@ -176,22 +176,22 @@ void Reactor::tick() {
   if (ticking_) schedule_tick();
 }
 
-void Reactor::warn(const std::string& text) {
-  uint64_t suppressed = 0;
+void Reactor::warn(const std::string& text, Handshake::Refusal reason) {
+  uint64_t left_out = 0;
   {
     std::lock_guard lock(warn_mutex_);
+    Warned& w = warned_[reason];
     const TimePoint at = now();
-    if (at - warn_window_ >= std::chrono::seconds(1)) {
-      warn_window_ = at;
-      warned_ = 0;
-      suppressed = std::exchange(suppressed_, 0);
+    if (at - w.window >= std::chrono::seconds(1)) {
+      left_out = w.left_out;
+      w = {at, 0, 0};
     }
-    if (++warned_ > kWarningsPerSecond) {
-      ++suppressed_;
+    if (++w.given > kWarningsPerSecond) {
+      ++w.left_out;
       return;
     }
   }
-  if (suppressed) log::warning(fmt::format("[net] {} more warnings were left out", suppressed));
+  if (left_out) log::warning(fmt::format("[net] {} more warnings were left out", left_out));
   log::warning(text);
 }
 

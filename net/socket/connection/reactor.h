@@ -2,6 +2,7 @@
 #pragma once
 #include <atomic>
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -84,8 +85,9 @@ class Reactor : public std::enable_shared_from_this<Reactor> {
   /// Callers that wait and read rings themselves: meanwhile the delivery thread does not poll.
   std::atomic<int> waiting_callers{0};
 
-  /// A line about somebody who was refused. At most ten a second; the rest is counted.
-  void warn(const std::string& text);
+  /// A line about somebody who was refused. At most ten a second for each reason, so that many refused for
+  /// one do not hide who was refused for another; the rest is counted.
+  void warn(const std::string& text, Handshake::Refusal reason = Handshake::Refusal::none);
 
   /// Closes everything, waits for it, stops both threads. Once.
   void shut_down();
@@ -120,9 +122,12 @@ class Reactor : public std::enable_shared_from_this<Reactor> {
   bool busy_ = false;  // the last message came soon after the one before
 
   internal::Mutex warn_mutex_;
-  TimePoint warn_window_{};
-  int warned_ = 0;
-  uint64_t suppressed_ = 0;
+  struct Warned {
+    TimePoint window{};
+    int given = 0;
+    uint64_t left_out = 0;
+  };
+  std::map<Handshake::Refusal, Warned> warned_;
 
  public:
   EventLoop delivery{"troupe-net"}, upkeep{"troupe-upkeep"};  // last: they stop before the rest goes away

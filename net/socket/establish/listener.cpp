@@ -132,7 +132,7 @@ void ListenPoint::refused(const std::string& from, const HandshakeLink::Failure&
   if (failure.refusal == Handshake::Refusal::none)
     log::info(text);  // it left by itself
   else
-    core_->warn(text);
+    core_->warn(text, failure.refusal);
 }
 
 void ListenPoint::ended(uint64_t number) {
