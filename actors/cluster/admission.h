@@ -5,6 +5,8 @@
 // that it has it; then everybody lists it. One change after the other: the next list has the last newcomer.
 #pragma once
 #include <deque>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "actors/worker/service.h"
@@ -63,8 +65,13 @@ Roll roll(Worker& worker);
 /// Takes what roll() gave.
 void take_roll(Worker& worker, Roll roll);
 
-/// Worker to w0: it wants to be a member. The members, once all are there; to a newcomer, once all know it.
-inline constexpr Service<Roll(Member newcomer, uint32_t world)> kJoin{"cluster.join"};
+/// Worker to w0: it wants to be a member, and runs that build of a program. The members, once all are there;
+/// to a newcomer, once all know it.
+inline constexpr Service<Roll(Member newcomer, uint32_t world, std::string program)> kJoin{"cluster.join"};
+using Seat = std::tuple<WorkerId, std::string, std::string>;
+/// Guest to w0, in an elastic cluster: a number that nobody else is given, for a worker that is about to
+/// join, the name of the job, and its TROUPE_ELASTIC.
+inline constexpr Service<Seat()> kSeat{"cluster.seat"};
 /// Worker to w0, in an elastic cluster: it leaves. Answered when nobody takes that for a loss.
 inline constexpr Service<void()> kLeave{"cluster.leave"};
 

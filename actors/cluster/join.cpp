@@ -22,6 +22,9 @@ constexpr Duration kLastWord = std::chrono::milliseconds(500);
 
 double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
 
+// Seats are numbered from here on, or behind the workers of a large start: launchers give those below.
+constexpr WorkerId kFirstSeat = 1000;
+
 // Of a newcomer and those that are there, on other hosts: which one cannot be reached; empty: all can.
 // Everybody has reached worker 0.
 std::string find_unreachable(const std::vector<Member>& there, const Member& newcomer) {
@@ -43,17 +46,25 @@ std::string find_unreachable(const std::vector<Member>& there, const Member& new
 
 }  // namespace
 
-Coordinator::Coordinator(Worker& worker, Member self, uint32_t world, bool elastic)
+Coordinator::Coordinator(Worker& worker, Member self, uint32_t world, bool elastic, Invitation invitation)
     : worker_(worker),
       world_(world),
       elastic_(elastic),
+      invitation_(std::move(invitation)),
+      next_seat_(std::max(kFirstSeat, world + kFirstSeat / 10)),
       admission_(worker),
       joined_(world, false),
       heard_(world, false) {
   worker_.members().add(std::move(self));
   joined_[0] = heard_[0] = true;
-  kJoin.serve_later(worker_, [this](const auto& call, Member newcomer, uint32_t size) {
-    on_join(call, std::move(newcomer), size);
+  kJoin.serve_later(worker_, [this](const auto& call, Member newcomer, uint32_t size, std::string program) {
+    on_join(call, std::move(newcomer), size, program);
+  });
+  kSeat.serve(worker_, [this](const Invocation&) -> Seat {
+    if (!elastic_)
+      throw_invalid(
+          "[cluster] this job takes in nobody after its start: start it with --elastic of troupe run");
+    return {next_seat_++, invitation_.job, invitation_.terms};
   });
   kLeave.serve_later(worker_, [this](const Ref<Invocation>& call) {
     if (!elastic_) throw_invalid("[cluster] is not elastic: nobody leaves before the end");
@@ -70,7 +81,8 @@ Coordinator::Coordinator(Worker& worker, Member self, uint32_t world, bool elast
   if (world == 1) complete_.set();
 }
 
-void Coordinator::on_join(const Ref<Invocation>& call, Member member, uint32_t world) {
+void Coordinator::on_join(const Ref<Invocation>& call, Member member, uint32_t world,
+                          const std::string& program) {
   std::vector<Ref<Invocation>> ready;
   bool newcomer = false;
   if (member.id != call->from())
@@ -85,6 +97,11 @@ void Coordinator::on_join(const Ref<Invocation>& call, Member member, uint32_t w
       newcomer = elastic_ && (complete || id >= world_);
       if (newcomer) {
         refusal = find_unreachable(worker_.members().all(), member);
+        if (refusal.empty() && program != invitation_.program && !invitation_.program.empty() &&
+            !program.empty())
+          refusal = "[cluster] " + member.name +
+                    " runs another program than w0, or another build of it: start it from the file that w0 "
+                    "was started from, as it was then";
       } else if (id >= world_) {
         refusal = "[cluster] rank " + std::to_string(id) + " cannot join a cluster of " +
                   std::to_string(world_) + ": it is not elastic";
@@ -199,7 +216,7 @@ std::vector<std::pair<std::string, Error>> Coordinator::shut_down(int code, Dura
   return silent;
 }
 
-Joiner::Joiner(Worker& worker) : worker_(worker) {
+Joiner::Joiner(Worker& worker, std::string program) : worker_(worker), program_(std::move(program)) {
   follow_admissions(worker_);
   kReady.serve_later(worker_, [this](const Ref<Invocation>& call) {
     complete_.future().on_ready([call](const Result<void>&) { kReady.answer(*call, {}); });
@@ -213,39 +230,43 @@ Joiner::Joiner(Worker& worker) : worker_(worker) {
 
 void Joiner::join(const std::string& address, Member self, uint32_t world, Duration timeout,
                   const std::function<void(Member& self)>& connected) {
-  worker_.members().add({0, "w0", host_identity(), {address}});
   worker_.on_lost().add([this](WorkerId id, const Error& why) {
     if (id == 0 && !leaving_) ended_.fail(why);
   });
-  const TimePoint deadline = worker_.clock().now() + timeout;
-  std::string last;  // why the last attempt failed
-  for (;;) {         // one attempt of the transport may be shorter than what we are given
-    const Duration left = deadline - worker_.clock().now();
-    const auto connection = worker_.transport().connect(address, /*retry=*/true);
-    if (connection.wait_for(left + kLastWord)) {
-      const auto& r = connection.wait();
-      if (r.ok()) {
-        worker_.adopt(0, r.value());
-        break;
-      }
-      if (r.error().kind() != ErrorKind::disconnected) throw r.error();
-      last = r.error().message();
-    }
-    if (const double rest = seconds(deadline - worker_.clock().now()); rest > 0) {
-      if (rest >= 1) log::warning(fmt::format("{} goes on trying for {:.0f} s: {}", self.name, rest, last));
-      continue;
-    }
-    if (last.empty()) last = "nobody answers at " + address;
-    throw_error(ErrorKind::disconnected,
-                fmt::format("[cluster] {} has not reached worker 0 within {:g} s: {}", self.name,
-                            seconds(timeout), last));
-  }
+  reach_driver(worker_, address, self.name, timeout);
   if (connected) connected(self);
   announce(self, world, timeout + kAnswers).get();
 }
 
+void reach_driver(Worker& worker, const std::string& address, const std::string& who, Duration timeout) {
+  worker.members().add({0, "w0", host_identity(), {address}});
+  const TimePoint deadline = worker.clock().now() + timeout;
+  std::string last;  // why the last attempt failed
+  for (;;) {         // one attempt of the transport may be shorter than what we are given
+    const Duration left = deadline - worker.clock().now();
+    const auto connection = worker.transport().connect(address, /*retry=*/true);
+    if (connection.wait_for(left + kLastWord)) {
+      const auto& r = connection.wait();
+      if (r.ok()) {
+        worker.adopt(0, r.value());
+        return;
+      }
+      if (r.error().kind() != ErrorKind::disconnected) throw r.error();
+      last = r.error().message();
+    }
+    if (const double rest = seconds(deadline - worker.clock().now()); rest > 0) {
+      if (rest >= 1) log::warning(fmt::format("{} goes on trying for {:.0f} s: {}", who, rest, last));
+      continue;
+    }
+    if (last.empty()) last = "nobody answers at " + address;
+    throw_error(
+        ErrorKind::disconnected,
+        fmt::format("[cluster] {} has not reached worker 0 within {:g} s: {}", who, seconds(timeout), last));
+  }
+}
+
 Future<void> Joiner::announce(const Member& self, uint32_t world, Duration timeout) {
-  return kJoin.within(timeout).ask(worker_, 0, self, world).then([this, self](const Roll& all) {
+  return kJoin.within(timeout).ask(worker_, 0, self, world, program_).then([this, self](const Roll& all) {
     take_roll(worker_, all);
     worker_.members().add(self);
     complete_.set();

@@ -13,12 +13,18 @@
 
 namespace troupe::internal::actors {
 
+/// What worker 0 says to newcomers of an elastic job.
+struct Invitation {
+  std::string program;     ///< build of the program that all run; empty: not compared
+  std::string job, terms;  ///< as Seat has them
+};
+
 /// Worker 0's part. Serves until all `world` workers have joined; later calls are refused, or, in an elastic
 /// cluster, are newcomers.
 class Coordinator {
  public:
   /// `self` is worker 0. Installs its services on the worker before anybody can connect.
-  Coordinator(Worker& worker, Member self, uint32_t world, bool elastic = false);
+  Coordinator(Worker& worker, Member self, uint32_t world, bool elastic = false, Invitation invitation = {});
   /// Waits until everybody is there and knows all others; `deadline` names the missing ones, `disconnected`
   /// one that joined and left, `invalid` one that others could not reach; or the error of `stop`, once it has
   /// one. Those that wait to be let in are told the same, and those that come while this lives.
@@ -32,12 +38,14 @@ class Coordinator {
   std::vector<std::pair<std::string, Error>> shut_down(int code, Duration grace);
 
  private:
-  void on_join(const Ref<Invocation>& call, Member member, uint32_t world);
+  void on_join(const Ref<Invocation>& call, Member member, uint32_t world, const std::string& program);
   void give_up(const Error& reason);
   void heard(WorkerId id);
   Worker& worker_;
   uint32_t world_;
   const bool elastic_;
+  const Invitation invitation_;
+  std::atomic<WorkerId> next_seat_;
   Admission admission_;
   Mutex mutex_;
   std::vector<Ref<Invocation>> waiting_ TROUPE_GUARDED_BY(mutex_);
@@ -52,7 +60,8 @@ class Coordinator {
 /// The part of the others.
 class Joiner {
  public:
-  explicit Joiner(Worker& worker);
+  /// `program`: as Invitation has it.
+  explicit Joiner(Worker& worker, std::string program = {});
   /// Connects to worker 0 at `address`, which may take `timeout`, and waits until the cluster of `world`
   /// workers is complete. How long that may take, worker 0 decides: its time begins before ours ends.
   /// `disconnected`: nobody there; `invalid`: refused (token, version, number taken, another size, an address
@@ -72,10 +81,14 @@ class Joiner {
 
  private:
   Worker& worker_;
+  const std::string program_;
   Promise<void> complete_;
   Promise<int> ended_;
   std::atomic<int> leaving_{0};  // while not 0, answers say how it ends: worker 0 closes right behind them
 };
+
+/// Connects to worker 0, which may come within `timeout`; `disconnected` says who has not reached it.
+void reach_driver(Worker& worker, const std::string& address, const std::string& who, Duration timeout);
 
 /// Equal for processes that can reach each other's Unix sockets: machine and network namespace.
 std::string host_identity();

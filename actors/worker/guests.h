@@ -25,9 +25,9 @@ inline bool is_guest(WorkerId id) { return net::standing_of(id) == net::Standing
 
 /// Services by name: those that read. All others are refused, and so are methods of actors: a new message is
 /// for members alone until it stands here. tests/messages.py has it in the table of messages.
-inline constexpr std::array<std::string_view, 9> kOpenToGuests = {
-    "metrics",     "profile.begin", "profile.clock", "profile.end", "ref.names",
-    "ref.objects", "worker.calls",  "worker.report", "worker.types"};
+inline constexpr std::array<std::string_view, 10> kOpenToGuests = {
+    "cluster.seat", "metrics",     "profile.begin", "profile.clock", "profile.end",
+    "ref.names",    "ref.objects", "worker.calls",  "worker.report", "worker.types"};
 
 /// Besides, in a job that was started for it: what it takes to call actors, whose methods are open then, and
 /// to make some.

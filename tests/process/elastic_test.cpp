@@ -10,6 +10,8 @@
 
 using Catch::Contains;
 using troupe::testing::Folder;
+using troupe::testing::free_port;
+using troupe::testing::kTroupeCommand;
 using troupe::testing::Launcher;
 using troupe::testing::Process;
 using troupe::testing::program;
@@ -147,4 +149,53 @@ TEST_CASE("without elastic workers an attempt is a call, and a loss ends the job
   Launcher killed(command({"-n", "4"}), {"PLAN=3:w1:forward"});
   CHECK(killed.exit_code() != 0);
   CHECK(killed.lines("step ").size() == 3);
+}
+
+namespace {
+
+const std::string kHost = "127.0.0.1";
+
+struct Joiner : Process {
+  Joiner(const std::string& port, const std::string& what, std::vector<std::string> environment = {})
+      : Process({kTroupeCommand, "join", kHost + ":" + port, program(what)}, std::move(environment)) {}
+};
+
+std::string token(char digit) { return "TROUPE_TOKEN=" + std::string(32, digit); }
+
+}  // namespace
+
+TEST_CASE("a worker joins a job that runs, by a number of worker 0, and leaves it", "[process]") {
+  const std::string port = std::to_string(free_port());
+  Launcher run(command({"-n", "3", "--elastic=2:5", "--master-addr", kHost, "--master-port", port}), {"STEPS=1000000", token('a')});
+  run.await("step ", 3);
+  Joiner first(port, "elastic_job", {token('a')});
+  run.await_error("w1000 joined: 4 workers go on");
+  Joiner second(port, "elastic_job", {token('a')});
+  run.await_error("w1001 joined: 5 workers go on");
+
+  Joiner stranger(port, "elastic_job", {token('b')});
+  CHECK(stranger.exit_code() == 2);
+  CHECK_THAT(stranger.errors, Contains("refused the cluster token"));
+  Joiner other(port, "kill_points", {token('a')});
+  CHECK(other.exit_code() == 3);
+  CHECK_THAT(other.errors, Contains("w1002 runs another program than w0, or another build of it"));
+
+  kill(first.pid(), SIGTERM);
+  run.await_error("w1000 leaves: 4 workers go on");
+  CHECK(first.exit_code() == 128 + SIGTERM);
+  kill(second.pid(), SIGKILL);
+  run.await_error("w1001 is lost: 3 workers go on");
+  kill(run.pid(), SIGINT);
+  CHECK(run.exit_code() == 128 + SIGINT);
+}
+
+TEST_CASE("a job that is not elastic gives nobody a number", "[process]") {
+  const std::string port = std::to_string(free_port());
+  Launcher run(command({"-n", "3", "--master-addr", kHost, "--master-port", port}), {"STEPS=1000000", token('a')});
+  run.await("step ", 1);
+  Joiner late(port, "elastic_job", {token('a')});
+  CHECK(late.exit_code() == 2);
+  CHECK_THAT(late.errors, Contains("troupe join: this job takes in nobody after its start"));
+  kill(run.pid(), SIGINT);
+  CHECK(run.exit_code() == 128 + SIGINT);
 }

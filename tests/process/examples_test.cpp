@@ -396,6 +396,7 @@ TEST_CASE("programs that cannot print say so, and end quietly where nobody reads
   std::vector<std::vector<std::string>> helps{{kTroupeCommand, "--help"},
                                               {kTroupeCommand, "--version"},
                                               {kTroupeCommand, "run", "--help"},
+                                              {kTroupeCommand, "join", "--help"},
                                               {kTroupeCommand, "ways", "--help"},
                                               {program("quickstart"), "--help"}};
   for (const Short& example : kShort) helps.push_back({program(example.name), "--help"});

@@ -150,7 +150,7 @@ TEST_CASE("a job on several hosts offsets its ranks and meets over TCP", "[launc
   CHECK(env["TROUPE_TOKEN"] == token);
   CHECK(env["TROUPE_JOB"] == job_with(options, {{"TROUPE_TOKEN", token}}).id);
 
-  CHECK_THROWS_WITH(job_with(options, {}), Catch::Contains("several hosts need one secret"));
+  CHECK_THROWS_WITH(job_with(options, {}), Catch::Contains("workers that are started apart need one secret"));
   CHECK_THROWS_WITH(job_with(options, {{"TROUPE_TOKEN", "short"}}), Catch::Contains("has 5 bytes"));
   CHECK_THROWS_WITH(job_with(options, {{"TROUPE_TOKEN_FILE", "/no/such"}}),
                     Catch::Contains("[run] TROUPE_TOKEN_FILE: [token] /no/such: No such file"));

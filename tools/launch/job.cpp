@@ -45,7 +45,8 @@ void choose_token(Job& job, const RunOptions& options, const Getenv& env) {
       throw_invalid("[run] TROUPE_TOKEN_FILE: " + e.message());
     }
   }
-  if (options.nodes <= 1 || !options.hosts.empty()) {
+  const bool joined_from_outside = options.elastic && !options.master_addr.empty();
+  if ((options.nodes <= 1 || !options.hosts.empty()) && !joined_from_outside) {
     job.token = internal::random_hex(32);
     job.secret_from = "made for this job";
     return;
@@ -53,7 +54,8 @@ void choose_token(Job& job, const RunOptions& options, const Getenv& env) {
   const auto home = value_of(env, "HOME");
   if (home.empty())
     throw_invalid(
-        "[run] several hosts need one secret, and there is no HOME to keep one in: give --token-file");
+        "[run] workers that are started apart need one secret, and there is no HOME to keep one in: give "
+        "--token-file");
   job.token = internal::net::own_token(home);
   job.secret_from = internal::net::own_token_path(home);
 }

@@ -13,6 +13,7 @@
 #include "autograd/distributed/optim/hosted_module.h"
 #include "autograd/distributed/optim/module_actor.h"
 #include "core/async/waiting.h"
+#include "core/base/build_id.h"
 #include "core/base/random_bytes.h"
 #include "core/base/shown.h"
 #include "llm/model_server.h"
@@ -212,7 +213,8 @@ class Coordinated final : public Cluster {
       : Cluster(options, e.elastic.value_or(ElasticJob())),
         process_(e, std::move(hosting), options),
         coordinator_(process_.worker(), {0, process_.worker().name(), process_.worker().host(), {e.address}},
-                     e.world, options.elastic) {
+                     e.world, options.elastic,
+                     {internal::build_id(), e.job, e.elastic ? e.elastic->text() : ""}) {
     worker_ = &process_.worker();
     table_ = process_.references();
     internal::kAskToStop.serve(*worker_, [this](const internal::actors::Invocation& call, int64_t signal) {
@@ -256,7 +258,7 @@ class Coordinated final : public Cluster {
 class Joined final : public WorkerProcess {
  public:
   Joined(const LaunchEnvironment& e, internal::actors::TypeRegistry hosting, const ClusterOptions& options)
-      : process_(e, std::move(hosting), options), joiner_(process_.worker()) {
+      : process_(e, std::move(hosting), options), joiner_(process_.worker(), internal::build_id()) {
     internal::kLetGo.serve(process_.worker(), [gone = let_go_] { gone.set(); });
     try {
       process_.open(e, options);

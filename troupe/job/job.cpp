@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "actors/cluster/quiesce.h"
+#include "core/base/build_id.h"
 #include "core/base/fork.h"
 #include "core/base/log.h"
 #include "core/base/mutex.h"
@@ -22,7 +23,6 @@
 #include "troupe/attempt/attempts.h"
 #include "troupe/checkpoint/job_saver.h"
 #include "troupe/checkpoint/rehearsal.h"
-#include "troupe/job/build_id.h"
 #include "troupe/job/committer.h"
 #include "troupe/job/job_load.h"
 #include "troupe/job/job_workers.h"

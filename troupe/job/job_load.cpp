@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
+#include "core/base/build_id.h"
 #include "core/base/log.h"
 #include "data/checkpoint/checkpoint_files.h"
 #include "ops/environment.h"
 #include "troupe/checkpoint/checkpoints.h"
 #include "troupe/checkpoint/job_messages.h"
 #include "troupe/checkpoint/owned_pieces.h"
-#include "troupe/job/build_id.h"
 
 namespace troupe::internal {
 namespace {

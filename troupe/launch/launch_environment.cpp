@@ -1,5 +1,7 @@
 #include "troupe/launch/launch_environment.h"
 
+#include <fmt/format.h>
+
 #include <arpa/inet.h>
 #include <unistd.h>
 
@@ -81,23 +83,6 @@ bool parse_switch(const char* name, const std::optional<std::string>& text) {
   if (!text || *text == "1") return true;
   if (*text == "0") return false;
   refuse(name, *text, "0 or 1");
-}
-
-ElasticJob parse_elastic(const std::string& text) {
-  constexpr const char* kName = "TROUPE_ELASTIC";
-  std::vector<std::string> parts;
-  for (size_t from = 0; from <= text.size();) {
-    const size_t to = std::min(text.find(':', from), text.size());
-    parts.push_back(text.substr(from, to - from));
-    from = to + 1;
-  }
-  if (parts.size() != 4) refuse(kName, text, "LEAST:MOST:START:WAIT, as 2:6:4:30");
-  ElasticJob job;
-  job.least = parse(kName, parts[0], 1, kMaxWorld);
-  job.most = parse(kName, parts[1], static_cast<uint32_t>(job.least), kMaxWorld);
-  job.start = parse(kName, parts[2], 1, kMaxWorld);
-  job.wait = parse_seconds(kName, parts[3]);
-  return job;
 }
 
 Encryption parse_encryption(const std::optional<std::string>& text) {
@@ -304,7 +289,7 @@ std::optional<LaunchEnvironment> LaunchEnvironment::read(const Variable& lookup)
   e.shared_memory = parse_switch("TROUPE_SHARED_MEMORY", lookup("TROUPE_SHARED_MEMORY"));
   e.control = parse_switch("TROUPE_CONTROL", lookup("TROUPE_CONTROL").value_or("0"));
   e.encryption = parse_encryption(lookup("TROUPE_TLS"));
-  if (const auto elastic = lookup("TROUPE_ELASTIC")) e.elastic = parse_elastic(*elastic);
+  if (const auto elastic = lookup("TROUPE_ELASTIC")) e.elastic = ElasticJob::parse(*elastic);
   for (const Dialect* dialect : kDialects) {
     std::string rank_name = dialect->rank;
     const std::string world_name = dialect->world;
@@ -350,6 +335,27 @@ std::optional<LaunchEnvironment> LaunchEnvironment::read(const Variable& lookup)
     return e;
   }
   return std::nullopt;
+}
+
+ElasticJob ElasticJob::parse(const std::string& text) {
+  constexpr const char* kName = "TROUPE_ELASTIC";
+  std::vector<std::string> parts;
+  for (size_t from = 0; from <= text.size();) {
+    const size_t to = std::min(text.find(':', from), text.size());
+    parts.push_back(text.substr(from, to - from));
+    from = to + 1;
+  }
+  if (parts.size() != 4) refuse(kName, text, "LEAST:MOST:START:WAIT, as 2:6:4:30");
+  ElasticJob job;
+  job.least = troupe::parse(kName, parts[0], 1, kMaxWorld);
+  job.most = troupe::parse(kName, parts[1], static_cast<uint32_t>(job.least), kMaxWorld);
+  job.start = troupe::parse(kName, parts[2], 1, kMaxWorld);
+  job.wait = parse_seconds(kName, parts[3]);
+  return job;
+}
+
+std::string ElasticJob::text() const {
+  return fmt::format("{}:{}:{}:{}", least, most, start, std::chrono::duration<double>(wait).count());
 }
 
 std::string LaunchEnvironment::bind_address() const { return tcp_address("TROUPE_BIND", bind, "0"); }

@@ -36,6 +36,9 @@ struct ElasticJob {
   int64_t most = 1 << 20;  ///< and takes newcomers up to so many
   int64_t start = 0;       ///< so many does it begin with; others that come are spares. 0: all that are there
   Duration wait{0};        ///< for newcomers, before it gives up
+  /// As the variable has it; `invalid` for another text.
+  std::string text() const;
+  static ElasticJob parse(const std::string& text);
 };
 
 struct LaunchEnvironment {

@@ -8,15 +8,11 @@
 #include "net/protocol/standing.h"
 
 namespace troupe::internal::watch {
-namespace {
 
-// Of all numbers of guests, so that none has the one of a guest before it, who is counted as lost.
 WorkerId new_guest() {
   const uint64_t random = std::stoull(random_hex(7), nullptr, 16);
   return net::kFirstGuest + static_cast<WorkerId>(random % (kNoWorker - net::kFirstGuest));
 }
-
-}  // namespace
 
 Attachment Attachment::to(actors::Worker& worker, const std::string& job,
                           const LaunchEnvironment* environment) {

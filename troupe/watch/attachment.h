@@ -8,6 +8,10 @@
 
 namespace troupe::internal::watch {
 
+/// A number for a guest, of all that there are, so that none has the one of a guest before it, who is counted
+/// as lost.
+WorkerId new_guest();
+
 struct Attachment {
   std::string job, program;
   WorkerId id = 0;       ///< of the guest; nobody else is given it

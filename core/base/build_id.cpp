@@ -1,4 +1,4 @@
-#include "troupe/job/build_id.h"
+#include "core/base/build_id.h"
 
 #include <elf.h>
 #include <fmt/format.h>
