@@ -41,12 +41,19 @@ int main(int argc, char** argv) {
                              epochs * loader.batches(), {.epochs = epochs, .measure = "test accuracy"});
     Job job(cluster);
     for (auto [x, y, epoch, last] : job.batches(loader, epochs)) {
-      autograd::Context step(cluster);
-      Tensor loss = net.mean<&Net::loss>(split(x), split(y)).get();
-      step.backward(loss);  // each replica has the gradients of the whole batch now
-      optimizer.step(step);
-      training.step(loss.item(), x.size(0));
-      if (last) training.measure(datasets::accuracy(set.test, [&](const Tensor& x) { return net(x).get(); }));
+      double loss = 0;
+      job.attempt([&, x = x, y = y] {  // with --elastic: made again if a worker is lost in it
+        autograd::Context step(cluster);
+        const Tensor mean = net.mean<&Net::loss>(split(x), split(y)).get();
+        step.backward(mean);  // each replica has the gradients of the whole batch now
+        optimizer.step(step);
+        loss = mean.item();
+      });
+      training.step(loss, x.size(0));
+      if (!last) continue;
+      job.attempt([&] {
+        training.measure(datasets::accuracy(set.test, [&](const Tensor& x) { return net(x).get(); }));
+      });
     }
     training.finish("test accuracy %.2f %%, by %ld replicas", 100 * training.measured(), long(net.size()));
   };

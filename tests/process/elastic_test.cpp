@@ -2,6 +2,8 @@
 // disturbed.
 #include <signal.h>
 
+#include <filesystem>
+#include <fstream>
 #include <map>
 
 #include "core/base/generator.h"
@@ -9,6 +11,7 @@
 #include "tests/process/far_site.h"
 
 using Catch::Contains;
+using troupe::testing::content;
 using troupe::testing::Folder;
 using troupe::testing::free_port;
 using troupe::testing::kTroupeCommand;
@@ -166,7 +169,8 @@ std::string token(char digit) { return "TROUPE_TOKEN=" + std::string(32, digit);
 
 TEST_CASE("a worker joins a job that runs, by a number of worker 0, and leaves it", "[process]") {
   const std::string port = std::to_string(free_port());
-  Launcher run(command({"-n", "3", "--elastic=2:5", "--master-addr", kHost, "--master-port", port}), {"STEPS=1000000", token('a')});
+  Launcher run(command({"-n", "3", "--elastic=2:5", "--master-addr", kHost, "--master-port", port}),
+               {"STEPS=1000000", token('a')});
   run.await("step ", 3);
   Joiner first(port, "elastic_job", {token('a')});
   run.await_error("w1000 joined: 4 workers go on");
@@ -191,11 +195,57 @@ TEST_CASE("a worker joins a job that runs, by a number of worker 0, and leaves i
 
 TEST_CASE("a job that is not elastic gives nobody a number", "[process]") {
   const std::string port = std::to_string(free_port());
-  Launcher run(command({"-n", "3", "--master-addr", kHost, "--master-port", port}), {"STEPS=1000000", token('a')});
+  Launcher run(command({"-n", "3", "--master-addr", kHost, "--master-port", port}),
+               {"STEPS=1000000", token('a')});
   run.await("step ", 1);
   Joiner late(port, "elastic_job", {token('a')});
   CHECK(late.exit_code() == 2);
   CHECK_THAT(late.errors, Contains("troupe join: this job takes in nobody after its start"));
   kill(run.pid(), SIGINT);
   CHECK(run.exit_code() == 128 + SIGINT);
+}
+
+namespace {
+
+// Once there is one.
+pid_t pid_of(const std::string& worker, const std::string& job) {
+  for (;;)
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      std::ifstream file(entry.path() / "cmdline", std::ios::binary);
+      const std::string title{std::istreambuf_iterator<char>(file), {}};
+      if (title.find("[" + worker + " of ") != std::string::npos &&
+          title.find("job " + job) != std::string::npos)
+        return std::stoi(entry.path().filename());
+    }
+}
+
+bool has_checkpoint(const std::filesystem::path& folder) {
+  std::error_code not_there;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, not_there))
+    if (entry.path().filename().string().starts_with("step-")) return true;
+  return false;
+}
+
+Launcher digits_by_replicas(const std::string& job, const std::filesystem::path& folder) {
+  return Launcher({"-n", "4", "--elastic", "--rdzv-id", job, program("data_parallel"), "--epochs", "1",
+                   "--chart", (folder / "loss.svg").string(), "--checkpoint", (folder / "run").string(),
+                   "--checkpoint-every", "20"});
+}
+
+}  // namespace
+
+TEST_CASE("the example of replicas ends as undisturbed when its workers are killed", "[process]") {
+  const std::string job = "killed-" + std::to_string(getpid());
+  const Folder calm, wild;
+  Launcher undisturbed = digits_by_replicas("calm-" + std::to_string(getpid()), calm.path);
+  REQUIRE(undisturbed.exit_code() == 0);
+  Launcher run = digits_by_replicas(job, wild.path);
+  while (!has_checkpoint(wild.path / "run")) continue;  // it trains
+  for (const char* worker : {"w2", "w4", "w1"}) kill(pid_of(worker, job), SIGKILL);
+  const int code = run.exit_code();
+  INFO(run.output << run.errors);
+  CHECK(code == 0);
+  const auto accuracy = [](const Process& p) { return p.line("test accuracy").substr(0, 8); };
+  CHECK(accuracy(run) == accuracy(undisturbed));
+  CHECK(content(wild.path / "loss.svg") == content(calm.path / "loss.svg"));
 }
