@@ -21,10 +21,15 @@ class Sigmoid : public Layer {
   Tensor forward(const Tensor& x) override { return ops::sigmoid(x); }
 };
 
-/// With the exact normal distribution function.
+/// With the exact normal distribution function, or approximate "tanh".
 class GELU : public Layer {
  public:
-  Tensor forward(const Tensor& x) override { return ops::gelu(x); }
+  explicit GELU(std::string approximate = "none");
+  Tensor forward(const Tensor& x) override { return ops::gelu(x, approximate_); }
+  bool exact() const { return approximate_ == "none"; }
+
+ private:
+  std::string approximate_;
 };
 
 /// Gives x sigmoid(x) of each element.

@@ -4,6 +4,7 @@
 
 #include "nn/module.h"
 #include "ops/dispatch/window.h"
+#include "ops/pool_forms.h"
 
 namespace troupe::nn {
 
@@ -11,6 +12,7 @@ struct Conv2dOptions {
   ops::Pair stride{1, 1}, padding{0, 0}, dilation{1, 1};
   int64_t groups = 1;
   bool bias = true;
+  std::string padding_mode = "zeros";  ///< or "reflect", "replicate", "circular"
   DType dtype = float32;
 };
 
@@ -37,6 +39,7 @@ class Conv2d : public Layer {
 struct Conv1dOptions {
   int64_t stride = 1, padding = 0, dilation = 1, groups = 1;
   bool bias = true;
+  std::string padding_mode = "zeros";
   DType dtype = float32;
 };
 
@@ -85,6 +88,31 @@ class ConvTranspose2d : public Layer {
   ConvTranspose2dOptions options_;
 };
 
+struct ConvTranspose1dOptions {
+  int64_t stride = 1, padding = 0, output_padding = 0, groups = 1;
+  bool bias = true;
+  int64_t dilation = 1;
+  DType dtype = float32;
+};
+
+/// Transposed convolution of lines: x [N, in, L] -> [N, out, L'] (ops::conv_transpose1d), as ConvTranspose2d.
+class ConvTranspose1d : public Layer {
+ public:
+  using Options = ConvTranspose1dOptions;
+  ConvTranspose1d(int64_t in, int64_t out, int64_t kernel, const Options& options = {});
+
+  Tensor forward(const Tensor& x) override;
+  void members(Members& m) override { m("weight", weight), m("bias", bias); }
+  void reset(Generator& generator) override;
+  std::string str() const override;
+
+  Tensor weight;  ///< [in, out / groups, kernel]
+  Tensor bias;    ///< [out]; undefined without
+
+ private:
+  ConvTranspose1dOptions options_;
+};
+
 /// Of windows: x [N, C, H, W] -> [N, C, H', W']. A stride left out is the window's size.
 class Pool2d : public Layer {
  public:
@@ -96,14 +124,26 @@ class Pool2d : public Layer {
   std::optional<ops::Pair> stride_;
 };
 /// The largest of each window.
-struct MaxPool2d : Pool2d {
-  using Pool2d::Pool2d;
+class MaxPool2d : public Pool2d {
+ public:
+  explicit MaxPool2d(ops::Pair kernel, std::optional<ops::Pair> stride = {}, ops::Pair padding = {0, 0},
+                     const ops::MaxPoolForm& form = {})
+      : Pool2d(kernel, stride, padding), form_(form) {}
   Tensor forward(const Tensor& x) override;
+
+ private:
+  ops::MaxPoolForm form_;
 };
 /// The mean of each window.
-struct AvgPool2d : Pool2d {
-  using Pool2d::Pool2d;
+class AvgPool2d : public Pool2d {
+ public:
+  explicit AvgPool2d(ops::Pair kernel, std::optional<ops::Pair> stride = {}, ops::Pair padding = {0, 0},
+                     const ops::AvgPoolForm& form = {})
+      : Pool2d(kernel, stride, padding), form_(form) {}
   Tensor forward(const Tensor& x) override;
+
+ private:
+  ops::AvgPoolForm form_;
 };
 
 /// Means (the largest) of as many windows as it says: x [N, C, H, W] -> [N, C, output_size]; -1 keeps a size.
@@ -140,10 +180,14 @@ class Identity : public Layer {
   Tensor forward(const Tensor& x) override { return x; }
 };
 
-/// [N, ..] -> [N, product of the rest].
+/// The dimensions start_dim to end_dim as one: [N, ..] -> [N, product of the rest].
 class Flatten : public Layer {
  public:
+  explicit Flatten(int64_t start_dim = 1, int64_t end_dim = -1) : start_dim_(start_dim), end_dim_(end_dim) {}
   Tensor forward(const Tensor& x) override;
+
+ private:
+  int64_t start_dim_, end_dim_;
 };
 
 }  // namespace troupe::nn

@@ -24,16 +24,26 @@ class Embedding : public Layer {
   std::optional<int64_t> padding_idx_;
 };
 
-/// Sums or means of rows: bags of ids.
+struct EmbeddingBagOptions {
+  std::string mode = "mean";                ///< or "sum", "max"
+  bool include_last_offset = false;         ///< one more offset says where the last bag ends
+  std::optional<int64_t> padding_idx = {};  ///< a row that counts nowhere; it starts at 0
+  DType dtype = float32;
+};
+
+/// Sums, means or the largest of rows: bags of ids.
 class EmbeddingBag : public Layer {
  public:
-  /// mode: "sum" or "mean".
-  EmbeddingBag(int64_t count, int64_t width, std::string mode = "mean", DType dtype = float32);
+  using Options = EmbeddingBagOptions;
+  EmbeddingBag(int64_t count, int64_t width, const Options& options);
+  EmbeddingBag(int64_t count, int64_t width, std::string mode = "mean", DType dtype = float32)
+      : EmbeddingBag(count, width, Options{.mode = std::move(mode), .dtype = dtype}) {}
 
   /// ids [bags, n]: each row is a bag -> [bags, width].
   Tensor forward(const Tensor& ids) override;
-  /// ids [n], cut where the offsets [bags] say: bag i starts at offsets[i].
-  Tensor operator()(const Tensor& ids, const Tensor& offsets);
+  /// ids [n], cut where the offsets [bags] say: bag i starts at offsets[i]. Undefined offsets: ids [bags, n].
+  /// per_sample_weights, shaped as ids: rows are multiplied by them, of mode "sum".
+  Tensor operator()(const Tensor& ids, const Tensor& offsets, const Tensor& per_sample_weights = {});
   using Layer::operator();
   void members(Members& m) override { m("weight", weight); }
   void reset(Generator& generator) override;
@@ -42,7 +52,7 @@ class EmbeddingBag : public Layer {
   Tensor weight;  ///< [count, width]
 
  private:
-  std::string mode_;
+  Options options_;
 };
 
 }  // namespace troupe::nn

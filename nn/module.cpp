@@ -299,7 +299,7 @@ void Module::convert(const std::function<Tensor(const Tensor&)>& make) {
     if (!place->is_leaf()) {                    // others hold it as the result that it is
       *place = place->requires_grad() ? fresh.requires_grad_() : fresh;
     } else if (place->storage() != fresh.storage()) {
-      internal::replace_data(*place, fresh, "Module::to");
+      troupe::internal::replace_data(*place, fresh, "Module::to");
       if (grad.defined()) place->set_grad(std::move(grad));
     }
   }
@@ -308,13 +308,15 @@ void Module::convert(const std::function<Tensor(const Tensor&)>& make) {
 void Module::to(DType dtype) {
   if (!is_floating(dtype)) throw_invalid("[nn] parameters must be floating, not " + std::string(name(dtype)));
   convert([dtype](const Tensor& t) {
-    return t.dtype() == dtype || !is_floating(t.dtype()) ? t : internal::converted_data(t, dtype, t.device());
+    return t.dtype() == dtype || !is_floating(t.dtype())
+               ? t
+               : troupe::internal::converted_data(t, dtype, t.device());
   });
 }
 
 void Module::to(Device device) {
   convert([device](const Tensor& t) {
-    return t.device() == device ? t : internal::converted_data(t, t.dtype(), device);
+    return t.device() == device ? t : troupe::internal::converted_data(t, t.dtype(), device);
   });
 }
 

@@ -14,7 +14,7 @@ namespace troupe::nn {
 namespace {
 
 struct Live {
-  internal::Mutex mutex;
+  troupe::internal::Mutex mutex;
   std::map<Module*, uint64_t, std::less<>> modules;  // to their numbers
   struct Entry {
     Module* module;

@@ -4,61 +4,19 @@
 
 #include "nn/activation.h"
 #include "nn/attention.h"
-#include "nn/conv.h"
 #include "nn/dropout.h"
 #include "nn/embedding.h"
 #include "nn/linear.h"
 #include "nn/make.h"
-#include "nn/norm.h"
-#include "nn/norm_layer.h"
+#include "nn/module_tables.h"
 #include "nn/rnn.h"
 #include "nn/sequential.h"
 #include "nn/transformer.h"
 
-namespace troupe {
+namespace troupe::nn {
 namespace {
 
-/// A height and a width; one number is both.
-struct Sides {
-  ops::Pair value{};
-  operator const ops::Pair&() const { return value; }
-};
-
-}  // namespace
-
-template <>
-struct Codec<Sides> {
-  static std::string name() { return "int64 or list of 2"; }
-  static Value to(const Sides& x) {
-    if (x.value[0] == x.value[1]) return x.value[0];
-    return ValueList{x.value[0], x.value[1]};
-  }
-  static Sides from(Value v) {
-    if (const auto* side = v.get_if<int64_t>()) return {{*side, *side}};
-    const auto* list = v.get_if<ValueList>();
-    if (!list || list->size() != 2) internal::mismatch(&name, v);
-    return {{Codec<int64_t>::from((*list)[0]), Codec<int64_t>::from((*list)[1])}};
-  }
-};
-
-namespace nn {
-namespace {
-
-using Made = std::shared_ptr<Layer>;
-using Table = std::vector<Maker<Made>>;
-
-// Defaults are those of the module's options or of its constructor.
-using internal::with;
-Parameter with(const char* name, const ops::Pair& standard) { return with(name, Sides{standard}); }
-
-template <class Module, class... A>
-Made made(const A&... arguments) {
-  return std::make_shared<Module>(arguments...);
-}
-
-/// Whether the options of a module are these and no others: a new one has to go into the table below.
-template <class Options, int fields>
-constexpr bool kComplete = internal::field_count<Options>() == fields;
+using namespace internal;
 
 // Lambdas name the types of the parameters.
 void add_activations(Table& t) {
@@ -69,8 +27,9 @@ void add_activations(Table& t) {
   t.push_back(maker<Made>(
       "sigmoid", [] { return made<Sigmoid>(); }, {}, "1 / (1 + exp(-x)) of each element."));
   t.push_back(maker<Made>(
-      "gelu", [] { return made<GELU>(); }, {},
-      "x times the normal distribution function of x, the exact one."));
+      "gelu", [](std::string approximate) { return made<GELU>(approximate); },
+      {with("approximate", std::string("none"))},
+      "x times the normal distribution function of x, the exact one or approximate \"tanh\"."));
   t.push_back(maker<Made>(
       "silu", [] { return made<SiLU>(); }, {}, "x sigmoid(x) of each element."));
   t.push_back(maker<Made>(
@@ -140,100 +99,9 @@ void add_activations_with_options(Table& t) {
       "Zeros with probability p while training, and the rest divided by 1 - p."));
 }
 
-void add_images(Table& t) {
-  const Conv2dOptions conv;
-  static_assert(kComplete<Conv2dOptions, 6>);
-  t.push_back(maker<Made>(
-      "conv2d",
-      [](int64_t in, int64_t out, Sides kernel, Sides stride, Sides padding, Sides dilation, int64_t groups,
-         bool bias, DType dtype) {
-        return made<Conv2d>(in, out, kernel.value,
-                            Conv2dOptions{stride, padding, dilation, groups, bias, dtype});
-      },
-      {{"in"},
-       {"out"},
-       {"kernel"},
-       with("stride", conv.stride),
-       with("padding", conv.padding),
-       with("dilation", conv.dilation),
-       with("groups", conv.groups),
-       with("bias", conv.bias),
-       with("dtype", conv.dtype)},
-      "Convolution of images: x [N, in, H, W] -> [N, out, H', W']."));
-}
-
-void add_lines_and_transposed(Table& t) {
-  const Conv1dOptions line;
-  static_assert(kComplete<Conv1dOptions, 6>);
-  t.push_back(maker<Made>(
-      "conv1d",
-      [](int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation,
-         int64_t groups, bool bias, DType dtype) {
-        return made<Conv1d>(in, out, kernel, Conv1dOptions{stride, padding, dilation, groups, bias, dtype});
-      },
-      {{"in"},
-       {"out"},
-       {"kernel"},
-       with("stride", line.stride),
-       with("padding", line.padding),
-       with("dilation", line.dilation),
-       with("groups", line.groups),
-       with("bias", line.bias),
-       with("dtype", line.dtype)},
-      "Convolution of lines: x [N, in, L] -> [N, out, L']."));
-  const ConvTranspose2dOptions back;
-  static_assert(kComplete<ConvTranspose2dOptions, 7>);
-  t.push_back(maker<Made>(
-      "conv_transpose2d",
-      [](int64_t in, int64_t out, Sides kernel, Sides stride, Sides padding, Sides output_padding,
-         int64_t groups, bool bias, Sides dilation, DType dtype) {
-        return made<ConvTranspose2d>(
-            in, out, kernel.value,
-            ConvTranspose2dOptions{stride, padding, output_padding, groups, bias, dilation, dtype});
-      },
-      {{"in"},
-       {"out"},
-       {"kernel"},
-       with("stride", back.stride),
-       with("padding", back.padding),
-       with("output_padding", back.output_padding),
-       with("groups", back.groups),
-       with("bias", back.bias),
-       with("dilation", back.dilation),
-       with("dtype", back.dtype)},
-      "Transposed convolution of images: x [N, in, H, W] -> [N, out, H', W']."));
-}
-
-void add_pools(Table& t) {
-  t.push_back(maker<Made>(
-      "adaptive_avg_pool2d", [](Sides output_size) { return made<AdaptiveAvgPool2d>(output_size.value); },
-      {{"output_size"}}, "Means of as many windows as it says."));
-  t.push_back(maker<Made>(
-      "adaptive_max_pool2d", [](Sides output_size) { return made<AdaptiveMaxPool2d>(output_size.value); },
-      {{"output_size"}}, "The largest elements of as many windows as it says."));
-  t.push_back(maker<Made>(
-      "pixel_shuffle", [](int64_t upscale_factor) { return made<PixelShuffle>(upscale_factor); },
-      {{"upscale_factor"}}, "Channels as pixels between the others."));
-  t.push_back(maker<Made>(
-      "identity", [] { return made<Identity>(); }, {}, "x as it is."));
-  const auto pool = []<class Pool>(Pool*) {
-    return [](Sides kernel, std::optional<Sides> stride, Sides padding) {
-      std::optional<ops::Pair> step;
-      if (stride) step = stride->value;
-      return made<Pool>(kernel.value, step, padding.value);
-    };
-  };
-  const std::vector<Parameter> window{
-      {"kernel"}, with("stride", std::optional<Sides>()), with("padding", Sides{})};
-  t.push_back(maker<Made>("max_pool2d", pool(static_cast<MaxPool2d*>(nullptr)), window,
-                          "The largest element of each window; a stride left out is the kernel's size."));
-  t.push_back(maker<Made>("avg_pool2d", pool(static_cast<AvgPool2d*>(nullptr)), window,
-                          "The mean of each window; a stride left out is the kernel's size."));
-  t.push_back(maker<Made>(
-      "flatten", [] { return made<Flatten>(); }, {}, "x [N, ..] -> [N, product of the rest]."));
-}
-
 void add_tables(Table& t) {
+  const EmbeddingBagOptions bag;
+  static_assert(kComplete<EmbeddingBagOptions, 4>);
   t.push_back(maker<Made>(
       "embedding",
       [](int64_t count, int64_t width, std::optional<int64_t> padding_idx, DType dtype) {
@@ -243,76 +111,19 @@ void add_tables(Table& t) {
       "Rows of a table [count, width] by their numbers, which are int64."));
   t.push_back(maker<Made>(
       "embedding_bag",
-      [](int64_t count, int64_t width, std::string mode, DType dtype) {
-        return made<EmbeddingBag>(count, width, mode, dtype);
+      [](int64_t count, int64_t width, std::string mode, bool include_last_offset,
+         std::optional<int64_t> padding_idx, DType dtype) {
+        return made<EmbeddingBag>(count, width,
+                                  EmbeddingBagOptions{mode, include_last_offset, padding_idx, dtype});
       },
-      {{"count"}, {"width"}, with("mode", std::string("mean")), with("dtype", float32)},
-      "Sums or means (mode \"sum\" or \"mean\") of the rows that each row of ids names."));
-}
-
-void add_norms(Table& t) {
-  const LayerNormOptions layer;
-  static_assert(kComplete<LayerNormOptions, 4>);
-  t.push_back(maker<Made>(
-      "layer_norm",
-      [](Shape shape, double eps, bool elementwise_affine, bool bias, DType dtype) {
-        return made<LayerNorm>(shape, LayerNormOptions{eps, elementwise_affine, bias, dtype});
-      },
-      {{"shape"},
-       with("eps", layer.eps),
-       with("elementwise_affine", layer.elementwise_affine),
-       with("bias", layer.bias),
-       with("dtype", layer.dtype)},
-      "Normalizes over the last dimensions, which have this shape, or this width."));
-  const RMSNormOptions rms;
-  static_assert(kComplete<RMSNormOptions, 3>);
-  t.push_back(maker<Made>(
-      "rms_norm",
-      [](Shape shape, std::optional<double> eps, bool elementwise_affine, DType dtype) {
-        return made<RMSNorm>(shape, RMSNormOptions{eps, elementwise_affine, dtype});
-      },
-      {{"shape"},
-       with("eps", rms.eps),
-       with("elementwise_affine", rms.elementwise_affine),
-       with("dtype", rms.dtype)},
-      "Divides by the root mean square over the last dimensions, which have this shape, or this width."));
-  const GroupNormOptions group;
-  static_assert(kComplete<GroupNormOptions, 3>);
-  t.push_back(maker<Made>(
-      "group_norm",
-      [](int64_t groups, int64_t channels, double eps, bool affine, DType dtype) {
-        return made<GroupNorm>(groups, channels, GroupNormOptions{eps, affine, dtype});
-      },
-      {{"groups"},
-       {"channels"},
-       with("eps", group.eps),
-       with("affine", group.affine),
-       with("dtype", group.dtype)},
-      "Normalizes x [N, channels, ..] over each group of channels."));
-}
-
-void add_batch_norms(Table& t) {
-  const BatchNorm2dOptions batch;
-  static_assert(kComplete<BatchNorm2dOptions, 5>);
-  const auto batches = []<class Norm>(Norm*) {
-    return [](int64_t channels, double eps, std::optional<double> momentum, bool affine,
-              bool track_running_stats, DType dtype) {
-      return made<Norm>(channels, BatchNorm2dOptions{eps, momentum, affine, track_running_stats, dtype});
-    };
-  };
-  const std::vector<Parameter> options{{"channels"},
-                                       with("eps", batch.eps),
-                                       with("momentum", batch.momentum),
-                                       with("affine", batch.affine),
-                                       with("track_running_stats", batch.track_running_stats),
-                                       with("dtype", batch.dtype)};
-  t.push_back(maker<Made>(
-      "batch_norm2d", batches(static_cast<BatchNorm2d*>(nullptr)), options,
-      "Normalizes each channel of x [N, channels, H, W] over the batch, or by running statistics in use."));
-  t.push_back(maker<Made>("batch_norm1d", batches(static_cast<BatchNorm1d*>(nullptr)), options,
-                          "The same of x [N, channels] or [N, channels, L]."));
-  t.push_back(maker<Made>("batch_norm3d", batches(static_cast<BatchNorm3d*>(nullptr)), options,
-                          "The same of x [N, channels, D, H, W]."));
+      {{"count"},
+       {"width"},
+       with("mode", bag.mode),
+       with("include_last_offset", bag.include_last_offset),
+       with("padding_idx", bag.padding_idx),
+       with("dtype", bag.dtype)},
+      "Sums, means or the largest (mode \"sum\", \"mean\", \"max\") of the rows that each row of ids "
+      "names."));
 }
 
 void add_sequences(Table& t) {
@@ -407,11 +218,8 @@ Table make_table() {
   add_activations(t);
   add_activations_with_options(t);
   add_images(t);
-  add_lines_and_transposed(t);
-  add_pools(t);
   add_tables(t);
   add_norms(t);
-  add_batch_norms(t);
   add_sequences(t);
   add_recurrent(t);
   t.push_back(maker<Made>(
@@ -427,5 +235,4 @@ std::span<const Maker<std::shared_ptr<Layer>>> modules() {
   return all;
 }
 
-}  // namespace nn
-}  // namespace troupe
+}  // namespace troupe::nn

@@ -21,7 +21,8 @@ GroupNorm::GroupNorm(int64_t groups, int64_t channels, const Options& o)
       groups_(groups),
       channels_(channels),
       eps_(checked_eps("group_norm", o.eps)) {
-  if (!o.affine) weight = bias = {};
+  if (!o.affine) weight = {};
+  if (!o.affine || !o.bias) bias = {};
   if (groups < 1 || channels % groups != 0)
     throw_invalid(fmt::format("[group_norm] {} groups do not divide {} channels", groups, channels));
 }
@@ -46,7 +47,8 @@ BatchNorm2d::BatchNorm2d(int64_t channels, const Options& o)
       momentum_(o.momentum) {
   if (momentum_ && !(*momentum_ >= 0 && *momentum_ <= 1))
     throw_invalid(fmt::format("[batch_norm] momentum must be in [0, 1], got {}", *momentum_));
-  if (!o.affine) weight = bias = {};
+  if (!o.affine) weight = {};
+  if (!o.affine || !o.bias) bias = {};
   if (!o.track_running_stats) running_mean = running_var = num_batches_tracked = {};
 }
 

@@ -8,7 +8,8 @@ namespace troupe::nn {
 
 struct GroupNormOptions {
   double eps = 1e-5;
-  bool affine = true;  ///< with weight and bias
+  bool affine = true;  ///< with weight, and bias unless told otherwise
+  bool bias = true;
   DType dtype = float32;
 };
 
@@ -34,8 +35,9 @@ class GroupNorm : public Layer {
 struct BatchNorm2dOptions {
   double eps = 1e-5;
   std::optional<double> momentum = 0.1;  ///< empty: the running statistics are means over all batches
-  bool affine = true;                    ///< with weight and bias
-  bool track_running_stats = true;       ///< without: by the batch in use, too
+  bool affine = true;                    ///< with weight, and bias unless told otherwise
+  bool bias = true;
+  bool track_running_stats = true;  ///< without: by the batch in use, too
   DType dtype = float32;
 };
 
@@ -46,10 +48,23 @@ enum class Statistics {
   leave,   ///< nothing: a pass that was counted already is made again
 };
 
+/// A layer whose running statistics move by the batches that it sees, which may come in parts.
+class RunningNorm {
+ public:
+  /// From now on.
+  virtual void set_statistics(Statistics what) = 0;
+  /// The running statistics move once, by all that was gathered since the last time, as one batch; or, with
+  /// keep false, it is forgotten. Passes move them again.
+  virtual void settle(bool keep = true) = 0;
+
+ protected:
+  ~RunningNorm() = default;
+};
+
 /// x [N, channels, H, W]: while training, each channel by its mean and variance in the batch, which also go
 /// into the running ones: running += momentum * (batch - running), with the unbiased variance. In use, by the
 /// running ones.
-class BatchNorm2d : public Layer {
+class BatchNorm2d : public Layer, public RunningNorm {
  public:
   using Options = BatchNorm2dOptions;
   /// `invalid` as GroupNorm, and unless momentum is in [0, 1].
@@ -62,11 +77,9 @@ class BatchNorm2d : public Layer {
   void reset(Generator& generator) override;
   std::string str() const override;
 
-  /// For batches that come in parts: from now on.
-  void set_statistics(Statistics what) { statistics_ = what; }
-  /// The running statistics move once, by all that was gathered since the last time, as one batch, and
-  /// num_batches_tracked counts it as one; or, with keep false, it is forgotten. Passes move them again.
-  void settle(bool keep = true);
+  void set_statistics(Statistics what) override { statistics_ = what; }
+  /// Its num_batches_tracked counts what was gathered as one.
+  void settle(bool keep = true) override;
 
   Tensor weight, bias;               ///< [channels]; undefined if not affine
   Tensor running_mean, running_var;  ///< [channels], buffers; they start at 0 and 1; undefined if not tracked

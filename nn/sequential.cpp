@@ -42,7 +42,7 @@ Tensor Sequential::forward(const Tensor& x) {
     const bool apart = !linear || !next || linear->observed() || next->observed();
     if (!apart && dynamic_cast<const ReLU*>(next))
       y = ops::linear_relu(y, linear->weight, linear->bias), ++i;
-    else if (!apart && dynamic_cast<const GELU*>(next))
+    else if (const auto* gelu = dynamic_cast<const GELU*>(next); !apart && gelu && gelu->exact())
       y = ops::linear_gelu(y, linear->weight, linear->bias), ++i;
     else
       y = (*layers_[i])(y);

@@ -196,8 +196,14 @@ void add_values(Table& t) {
       {{"input"}, {"num_groups"}, none("weight"), none("bias"), with("eps", 1e-5)},
       "Normalizes each group of channels of each sample.");
   add(t, "embedding_bag", &embedding_bag,
-      {{"input"}, {"weight"}, none("offsets"), with("mode", std::string("mean"))},
-      "Sums or means of the rows of weight that bags of numbers name.");
+      {{"input"},
+       {"weight"},
+       none("offsets"),
+       with("mode", std::string("mean")),
+       none("per_sample_weights"),
+       with("include_last_offset", false),
+       none("padding_idx")},
+      "Sums, means or the largest (mode \"max\") of the rows of weight that bags of numbers name.");
   add_logic(t);
   add_products(t);
   add_losses(t);

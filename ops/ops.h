@@ -8,6 +8,7 @@
 #include "ops/attention.h"
 #include "ops/batch_norm.h"
 #include "ops/conv.h"
+#include "ops/conv3d.h"
 #include "ops/conv_forms.h"
 #include "ops/cpu/gemm/packed_weights.h"
 #include "ops/cumulative.h"

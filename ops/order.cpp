@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "core/base/error.h"
 #include "core/graph/node.h"
@@ -74,6 +75,67 @@ ValuesAndIndices running(const char* op, const Tensor& x, int64_t dim, bool larg
   });
   const Tensor at = to(places, x.device());
   return {gather(x, d, at), at};
+}
+
+// Gives the lines in the order that the sorter says.
+Tensor as_sorted(const Tensor& lines, const Tensor& sorter) {
+  constexpr const char* kName = "searchsorted";
+  require_given(kName, lines);
+  if (sorter.dtype() != int64 || sorter.shape() != lines.shape() || lines.dim() == 0)
+    refuse_order(kName, fmt::format("sorter must be int64 {}, as sorted_sequence, got {}",
+                                    lines.shape().str(), sorter.summary()));
+  return gather(lines.detach(), -1, sorter);  // refuses numbers out of range
+}
+
+// Rows [n, each] of elements that are not: whether row a comes before row b. NaN is the largest.
+template <class T>
+bool row_before(const T* a, const T* b, int64_t each) {
+  for (int64_t i = 0; i < each; ++i) {
+    if (a[i] < b[i] || (b[i] != b[i] && a[i] == a[i])) return true;
+    if (b[i] < a[i] || (a[i] != a[i] && b[i] == b[i])) return false;
+  }
+  return false;
+}
+
+// The first row of each kind in order, the kind of each row of x [n, each] on the host, and how many there
+// are.
+struct RowKinds {
+  std::vector<int64_t> first, inverse, counts;
+};
+template <class T>
+RowKinds kinds_of(const T* rows, int64_t n, int64_t each) {
+  std::vector<int64_t> order(static_cast<size_t>(n));
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(
+      order, [&](int64_t a, int64_t b) { return row_before(rows + a * each, rows + b * each, each); });
+  RowKinds out;
+  out.inverse.resize(order.size());
+  for (const int64_t row : order) {
+    const T* begin = rows + row * each;
+    if (out.first.empty() || !std::equal(begin, begin + each, rows + out.first.back() * each)) {
+      out.first.push_back(row);
+      out.counts.push_back(0);
+    }
+    ++out.counts.back();
+    out.inverse[static_cast<size_t>(row)] = static_cast<int64_t>(out.first.size()) - 1;
+  }
+  return out;
+}
+
+Unique unique_slices(const Tensor& x, int64_t dim) {
+  const Tensor all = x.detach();
+  const int d = all.shape().axis(dim, "unique");
+  if (x.dim() == 0) refuse_order("unique", "a 0-d tensor has no slices: leave out dim");
+  const int64_t n = all.shape()[d];
+  int64_t each = 1;
+  for (int i = 0; i < x.dim(); ++i) each *= i == d ? 1 : x.shape()[i];
+  if (each == 0)
+    refuse_order("unique", fmt::format("slices along dimension {} of {} have no elements", d, x.summary()));
+  const Tensor data = on_host(movedim(all, d, 0));
+  RowKinds kinds;
+  visit_host(data.dtype(), [&](auto zero) { kinds = kinds_of(data.data<decltype(zero)>(), n, each); });
+  const auto there = [&](const std::vector<int64_t>& t) { return tensor(t, x.device()); };
+  return {index_select(all, d, there(kinds.first)), there(kinds.inverse), there(kinds.counts)};
 }
 
 // `y` sorted along its last dimension [.., n]: the elements at fractions of n - 1.
@@ -158,8 +220,9 @@ Tensor quantile(const Tensor& x, double q, std::optional<int64_t> dim, bool keep
                   keepdim, interpolation);
 }
 
-Tensor searchsorted(const Tensor& sorted_sequence, const Tensor& values, bool right) {
+Tensor searchsorted(const Tensor& sorted_sequence, const Tensor& values, bool right, const Tensor& sorter) {
   constexpr const char* kName = "searchsorted";
+  if (sorter.defined()) return searchsorted(as_sorted(sorted_sequence, sorter), values, right);
   require_given(kName, sorted_sequence);
   require_given(kName, values);
   if (sorted_sequence.dim() == 0) refuse_order(kName, "sorted_sequence must be [.., n], got a 0-d tensor");
@@ -195,8 +258,9 @@ Tensor bucketize(const Tensor& values, const Tensor& boundaries, bool right) {
   return searchsorted(boundaries, values, right);
 }
 
-Unique unique(const Tensor& x) {
+Unique unique(const Tensor& x, std::optional<int64_t> dim) {
   require_given("unique", x);
+  if (dim) return unique_slices(x, *dim);
   const int64_t n = x.numel();
   const auto [values, order] = sort(reshape(x.detach(), {n}), 0);
   const TensorOptions whole{int64, x.device()};

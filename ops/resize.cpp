@@ -8,7 +8,6 @@
 #include "core/base/error.h"
 #include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
-#include "ops/batch_norm.h"
 #include "ops/dispatch/cast_call.h"
 #include "ops/dispatch/check.h"
 #include "ops/dispatch/promote.h"
@@ -126,6 +125,36 @@ Taps cubic_taps(const Scale& s) {
   return t;
 }
 
+// Weights of filters (Keys 1981, with a = -0.5, or a triangle) as wide as the elements that make one of a
+// smaller result, and that add up to 1.
+Taps smooth_taps(const Scale& s, bool cubic) {
+  const auto filter = [cubic](double x) {
+    constexpr double a = -0.5;
+    x = std::abs(x);
+    if (!cubic) return std::max(1 - x, 0.0);
+    if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+    return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
+  };
+  const double wide = std::max(s.step, 1.0), reach = (cubic ? 2 : 1) * wide;
+  const auto taps =
+      static_cast<size_t>(std::min<double>(2 * std::ceil(reach) + 1, static_cast<double>(s.from)));
+  Taps t{std::vector<std::vector<int64_t>>(taps), std::vector<std::vector<double>>(taps)};
+  for (int64_t i = 0; i < s.to; ++i) {
+    const double center = s.step * (static_cast<double>(i) + 0.5);
+    const int64_t begin = std::max<int64_t>(static_cast<int64_t>(center - reach + 0.5), 0);
+    const int64_t end = std::min(static_cast<int64_t>(center + reach + 0.5), s.from);
+    double sum = 0;
+    for (int64_t j = begin; j < end; ++j) sum += filter((static_cast<double>(j) - center + 0.5) / wide);
+    for (size_t k = 0; k < taps; ++k) {
+      const int64_t j = begin + static_cast<int64_t>(k);
+      const bool there = j < end;
+      t.at[k].push_back(there ? j : 0);
+      t.weight[k].push_back(there ? filter((static_cast<double>(j) - center + 0.5) / wide) / sum : 0);
+    }
+  }
+  return t;
+}
+
 // Places are computed in float32, as PyTorch does.
 std::vector<int64_t> nearest_places(const Scale& s, bool exact) {
   std::vector<int64_t> out;
@@ -151,10 +180,11 @@ Tensor mixed(const Tensor& x, int dim, const Taps& taps) {
 
 // The sizes asked for, and the step of each dimension.
 std::vector<Scale> scales_of(const Tensor& x, const std::optional<IntList>& size,
-                             const std::vector<double>& factors, bool corners) {
+                             const std::vector<double>& factors, bool corners, bool by_sizes) {
   constexpr const char* kName = "interpolate";
   const size_t dims = static_cast<size_t>(x.dim()) - 2;
   if (size.has_value() == !factors.empty()) refuse_resize(kName, "needs size or scale_factor, and not both");
+  if (size && by_sizes) refuse_resize(kName, "recompute_scale_factor is for scale_factor, and got size");
   const size_t given = size ? size->size() : factors.size();
   if (given != 1 && given != dims)
     refuse_resize(kName,
@@ -168,7 +198,7 @@ std::vector<Scale> scales_of(const Tensor& x, const std::optional<IntList>& size
     if (s.from < 1 || s.to < 1)
       refuse_resize(kName, fmt::format("sizes must be at least 1, got {} of {}", s.to, x.summary()));
     const auto from = static_cast<double>(s.from), to = static_cast<double>(s.to);
-    s.step = corners ? (s.to > 1 ? (from - 1) / (to - 1) : 0) : size ? from / to : 1 / factor;
+    s.step = corners ? (s.to > 1 ? (from - 1) / (to - 1) : 0) : size || by_sizes ? from / to : 1 / factor;
     out.push_back(s);
   }
   return out;
@@ -201,14 +231,18 @@ void check_mode(const Tensor& x, const std::string& mode, const std::optional<bo
 
 Tensor interpolate(const Tensor& x, const std::optional<IntList>& size,
                    const std::vector<double>& scale_factor, const std::string& mode,
-                   std::optional<bool> align_corners) {
+                   std::optional<bool> align_corners, bool recompute_scale_factor, bool antialias) {
   require_channels("interpolate", x, 3, 5);
   if (const auto y = under_autocast("interpolate", {&x}, [&](const auto& in) {
-        return interpolate(in[0], size, scale_factor, mode, align_corners);
+        return interpolate(in[0], size, scale_factor, mode, align_corners, recompute_scale_factor, antialias);
       }))
     return *y;
   check_mode(x, mode, align_corners);
-  const std::vector<Scale> scales = scales_of(x, size, scale_factor, align_corners.value_or(false));
+  if (antialias && mode != "bilinear" && mode != "bicubic")
+    refuse_resize("interpolate",
+                  fmt::format("antialias is for modes \"bilinear\" and \"bicubic\", got \"{}\"", mode));
+  const std::vector<Scale> scales =
+      scales_of(x, size, scale_factor, align_corners.value_or(false), recompute_scale_factor);
   return rounded_once(x.dtype(), [&](DType wide) {
     Tensor y = to(x, wide);
     for (size_t d = 0; d < scales.size(); ++d) {
@@ -218,6 +252,8 @@ Tensor interpolate(const Tensor& x, const std::optional<IntList>& size,
         y = mean_of_parts(y, dim, s.to);
       else if (mode.starts_with("nearest"))
         y = index_select(y, dim, tensor(nearest_places(s, mode == "nearest-exact"), x.device()));
+      else if (antialias)
+        y = mixed(y, dim, smooth_taps(s, mode == "bicubic"));
       else
         y = mixed(y, dim, mode == "bicubic" ? cubic_taps(s) : linear_taps(s));
     }
@@ -232,36 +268,50 @@ Tensor adaptive_avg_pool2d(const Tensor& x, const IntList& output_size) {
   return averaged("adaptive_avg_pool2d", x, output_size, 2);
 }
 
+namespace {
+
+// The largest of each window, and, if wanted, where in the image it is.
+ValuesAndIndices largest_of_parts(const Tensor& x, const IntList& output_size, bool places) {
+  constexpr const char* kName = "adaptive_max_pool2d";
+  require_channels(kName, x, 3, 4);
+  const auto parts = wanted_parts(kName, x, output_size, 2);
+  const Cut rows{x.size(-2), parts[0]}, columns{x.size(-1), parts[1]};
+  Tensors largest, at;
+  for (int64_t i = 0; i < rows.parts; ++i)
+    for (int64_t j = 0; j < columns.parts; ++j) {
+      const int64_t top = rows.begin(i), left = columns.begin(j), width = columns.end(j) - left;
+      const Tensor window = slice(slice(x, -2, top, rows.end(i)), -1, left, left + width);
+      const ValuesAndIndices found = max(flatten(window, -2, -1), -1);
+      largest.push_back(found.values);
+      if (!places) continue;
+      const Tensor row = div(found.indices, width, "floor"), column = sub(found.indices, mul(row, width));
+      at.push_back(add(mul(add(row, top), columns.size), add(column, left)));
+    }
+  std::vector<int64_t> shape = to_list(x.shape());
+  shape[shape.size() - 2] = parts[0];
+  shape[shape.size() - 1] = parts[1];
+  const auto joined = [&](const Tensors& all, DType t) {
+    return all.empty() ? zeros(Shape(shape), {t, x.device()}) : reshape(stack(all, -1), shape);
+  };
+  return {joined(largest, x.dtype()), places ? joined(at, int64) : Tensor()};
+}
+
+}  // namespace
+
 Tensor adaptive_max_pool1d(const Tensor& x, int64_t output_size) {
   require_channels("adaptive_max_pool1d", x, 2, 3);
   return squeeze(adaptive_max_pool2d(unsqueeze(x, -2), {1, output_size}), -2);
 }
 Tensor adaptive_max_pool2d(const Tensor& x, const IntList& output_size) {
-  constexpr const char* kName = "adaptive_max_pool2d";
-  require_channels(kName, x, 3, 4);
-  const auto parts = wanted_parts(kName, x, output_size, 2);
-  const Cut rows{x.size(-2), parts[0]}, columns{x.size(-1), parts[1]};
-  Tensors largest;
-  for (int64_t i = 0; i < rows.parts; ++i)
-    for (int64_t j = 0; j < columns.parts; ++j) {
-      const Tensor window =
-          slice(slice(x, -2, rows.begin(i), rows.end(i)), -1, columns.begin(j), columns.end(j));
-      largest.push_back(max(flatten(window, -2, -1), -1).values);
-    }
-  std::vector<int64_t> shape = to_list(x.shape());
-  shape[shape.size() - 2] = parts[0];
-  shape[shape.size() - 1] = parts[1];
-  return largest.empty() ? zeros(Shape(shape), x.options()) : reshape(stack(largest, -1), shape);
+  return largest_of_parts(x, output_size, false).values;
 }
-
-Tensor instance_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
-  require_channels("instance_norm", x, 3, kMaxDims);
-  int64_t each = 1;
-  for (int d = 2; d < x.dim(); ++d) each *= x.shape()[d];
-  if (each < 2)
-    refuse_resize("instance_norm",
-                  "a channel needs more than one element to have a variance, got " + x.summary());
-  return to(group_norm(x, x.size(1), weight, bias, eps), x.dtype());
+ValuesAndIndices adaptive_max_pool1d_with_indices(const Tensor& x, int64_t output_size) {
+  require_channels("adaptive_max_pool1d", x, 2, 3);
+  const auto found = adaptive_max_pool2d_with_indices(unsqueeze(x, -2), {1, output_size});
+  return {squeeze(found.values, -2), squeeze(found.indices, -2)};
+}
+ValuesAndIndices adaptive_max_pool2d_with_indices(const Tensor& x, const IntList& output_size) {
+  return largest_of_parts(x, output_size, true);
 }
 
 }  // namespace troupe::ops

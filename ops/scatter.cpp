@@ -124,8 +124,8 @@ Tensor extreme_at(const Tensor& x, const Written& w, bool largest) {
                std::numeric_limits<double>::quiet_NaN(), y);
 }
 
-// One of equal numbers after the other.
-Tensor product_at(Tensor x, const Written& w) {
+// What is written, so that none of equal numbers are in one round.
+std::vector<Numbers> rounds_of(const Written& w) {
   std::unordered_map<int64_t, size_t> seen;
   std::vector<Numbers> rounds;
   const Numbers at = w.at.to_vector<int64_t>();
@@ -134,11 +134,38 @@ Tensor product_at(Tensor x, const Written& w) {
     if (round == rounds.size()) rounds.emplace_back();
     rounds[round].push_back(static_cast<int64_t>(i));
   }
+  return rounds;
+}
+
+// One of equal numbers after the other; the products to which each was a factor go to `factors_of`.
+Tensor product_at(Tensor x, const Written& w, const std::vector<Numbers>& rounds, Tensors* factors_of = {}) {
   for (const Numbers& round : rounds) {
     const Tensor places = tensor(round, x.device()), to = index_select(w.at, 0, places);
-    x = index_copy(x, 0, to, mul(index_select(x, 0, to), index_select(w.src, 0, places)));
+    const Tensor before = index_select(x, 0, to);
+    if (factors_of) factors_of->push_back(before);
+    x = index_copy(x, 0, to, mul(before, index_select(w.src, 0, places)));
   }
   return x;
+}
+
+// The product of the other factors, for the elements of x and those of src: of those before and those behind,
+// so that a factor may be 0.
+struct OtherFactors {
+  Tensor of_x, of_src;
+};
+OtherFactors other_factors(const Tensor& x, const Written& w) {
+  std::vector<Numbers> rounds = rounds_of(w);
+  Tensors before, behind, places;
+  (void)product_at(x, w, rounds, &before);
+  std::ranges::reverse(rounds);
+  const Tensor of_x = product_at(ones_like(x), w, rounds, &behind);
+  if (rounds.empty()) return {of_x, w.src};
+  Tensors others;
+  for (size_t i = 0; i < rounds.size(); ++i) {
+    others.push_back(mul(before[rounds.size() - 1 - i], behind[i]));
+    places.push_back(tensor(rounds[i], x.device()));
+  }
+  return {of_x, index_copy(zeros_like(w.src), 0, cat(places), cat(others))};
 }
 
 // How many numbers make each element.
@@ -160,7 +187,7 @@ Tensors reduced_at(const Call& c) {
   Tensor x = as_line_of(c.in[0]);
   if (!include_self) x = index_copy(x, 0, w.at, full(w.at.shape(), neutral(reduce, x.dtype()), x.options()));
   if (reduce == "prod") {
-    x = product_at(x, w);
+    x = product_at(x, w, rounds_of(w));
   } else if (reduce == "amax" || reduce == "amin") {
     x = extreme_at(x, w, reduce == "amax");
   } else {
@@ -173,7 +200,7 @@ Tensors reduced_at(const Call& c) {
   return {reshape(x, to_list(c.in[0].shape()))};
 }
 
-// It is PyTorch's rule; of a product with zeros among its factors it divides by 0, and so is refused there.
+// It is PyTorch's rule, but of a product with zeros among its factors nothing is divided by them.
 Tensors scatter_reduce_gradient(const Backward& b) {
   const std::string& reduce = b.attrs.text("reduce");
   const bool include_self = b.attrs.flag("include_self");
@@ -194,8 +221,14 @@ Tensors scatter_reduce_gradient(const Backward& b) {
   if (reduce == "prod") {
     const Tensor touched = ne(counts_at(x, dim, index, false), 0);
     const Tensor factor = include_self ? where(touched, x, 1) : ones_like(x);
-    if (any(eq(src.detach(), 0)).item<bool>() || any(eq(factor.detach(), 0)).item<bool>())
-      throw_invalid("[scatter_reduce] has no gradient of a product with a factor 0; use another reduce");
+    if (any(eq(src.detach(), 0)).item<bool>() || any(eq(factor.detach(), 0)).item<bool>()) {
+      const Tensor in[] = {x, index, b.in[2]};
+      const Written w = written({b.op, in, b.attrs});
+      const OtherFactors o = other_factors(as_line_of(factor), w);
+      const Tensor from = mul(index_select(as_line_of(g), 0, w.at), o.of_src);
+      return finish(mul(g, reshape(o.of_x, to_list(x.shape()))),
+                    padded_to_source(b, reshape(from, to_list(index.shape()))));
+    }
     const Tensor whole = mul(g, y);
     return finish(where(touched, div(whole, factor), g),
                   padded_to_source(b, div(gather(whole, dim, index), src)));

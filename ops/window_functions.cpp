@@ -40,6 +40,7 @@ bool is_same(const char* op, const Value& padding, bool steps_by_one) {
 Shape widths_of(const Value& padding) {
   return padding.get_if<std::string>() ? Shape{0} : Codec<Shape>::from(padding);
 }
+ValueList both(const ValuesAndIndices& found) { return {found.values, found.indices}; }
 Parameter one(const char* name) { return with(name, Shape{1}); }
 Parameter zero(const char* name) { return with(name, Shape{0}); }
 
@@ -113,6 +114,32 @@ void add_convolutions(Table& t) {
       "The transposed convolution of images [N, C, H, W] with kernels [C, O / groups, h, w].");
 }
 
+void add_conv3d(Table& t) {
+  const auto triple = [](const char* what, const Shape& given) -> Triple {
+    if (given.rank() == 1) return {given[0], given[0], given[0]};
+    if (given.rank() == 3) return {given[0], given[1], given[2]};
+    throw_invalid(std::string(what) + " takes one number or three, got " + given.str());
+  };
+  add(
+      t, "conv3d",
+      [triple](Tensor x, Tensor weight, Tensor bias, Shape stride, Value padding, Shape dilation,
+               int64_t groups) {
+        const Triple by = triple("stride", stride), apart = triple("dilation", dilation);
+        if (is_same("conv3d", padding, by == Triple{1, 1, 1}))
+          return conv3d_same(x, weight, bias, apart, groups);
+        return conv3d(x, weight, bias, by, triple("padding", widths_of(padding)), apart, groups);
+      },
+      {{"input"},
+       {"weight"},
+       none("bias"),
+       one("stride"),
+       zero("padding"),
+       one("dilation"),
+       with("groups", 1)},
+      "Convolution of volumes [N, C, D, H, W] with kernels [O, C / groups, d, h, w]; padding: \"same\", "
+      "\"valid\", too.");
+}
+
 void add_pools(Table& t) {
   const auto stride_of = [](const Shape& stride) {
     return stride.empty() ? std::nullopt : std::optional(sides("stride", stride));
@@ -125,8 +152,7 @@ void add_pools(Table& t) {
                    apart = sides("dilation", dilation);
         if (!return_indices)
           return max_pool2d(x, kernel, stride_of(stride), around, MaxPoolForm{apart, ceil_mode});
-        auto found = max_pool2d_with_indices(x, kernel, stride_of(stride), around, apart, ceil_mode);
-        return ValueList{found.values, found.indices};
+        return both(max_pool2d_with_indices(x, kernel, stride_of(stride), around, apart, ceil_mode));
       },
       {{"input"},
        {"kernel_size"},
@@ -180,20 +206,22 @@ void add_sizes(Table& t) {
   add(
       t, "interpolate",
       [](Tensor x, std::optional<Shape> size, Value scale_factor, std::string mode,
-         std::optional<bool> align_corners) {
+         std::optional<bool> align_corners, std::optional<bool> recompute_scale_factor, bool antialias) {
         std::vector<double> factors;
         if (const auto* list = scale_factor.get_if<ValueList>())
           for (const Value& v : *list) factors.push_back(Codec<double>::from(v));
         else if (!scale_factor.is_null())
           factors.push_back(Codec<double>::from(scale_factor));
         return interpolate(x, size ? std::optional(IntList(*size)) : std::nullopt, factors, mode,
-                           align_corners);
+                           align_corners, recompute_scale_factor.value_or(false), antialias);
       },
       {{"input"},
        none("size"),
        none("scale_factor"),
        with("mode", std::string("nearest")),
-       none("align_corners")},
+       none("align_corners"),
+       none("recompute_scale_factor"),
+       with("antialias", false)},
       "Lines, images or volumes [N, C, ..] in another size; mode: how elements between others are made.");
   add(
       t, "adaptive_avg_pool1d",
@@ -201,16 +229,39 @@ void add_sizes(Table& t) {
       {{"input"}, {"output_size"}}, "Means over as many windows as output_size says.");
   add(
       t, "adaptive_max_pool1d",
-      [](Tensor x, Shape size) { return adaptive_max_pool1d(x, side("output_size", size)); },
-      {{"input"}, {"output_size"}}, "The largest elements of as many windows as output_size says.");
+      [](Tensor x, Shape size, bool return_indices) -> Value {
+        const int64_t parts = side("output_size", size);
+        if (!return_indices) return adaptive_max_pool1d(x, parts);
+        return both(adaptive_max_pool1d_with_indices(x, parts));
+      },
+      {{"input"}, {"output_size"}, with("return_indices", false)},
+      "The largest elements of as many windows as output_size says, and their places.");
   add(
       t, "adaptive_avg_pool2d", [](Tensor x, Value size) { return adaptive_avg_pool2d(x, sizes_of(size)); },
       {{"input"}, {"output_size"}}, "Means over as many windows as output_size says.");
   add(
-      t, "adaptive_max_pool2d", [](Tensor x, Value size) { return adaptive_max_pool2d(x, sizes_of(size)); },
-      {{"input"}, {"output_size"}}, "The largest elements of as many windows as output_size says.");
-  add(t, "instance_norm", &instance_norm, {{"input"}, none("weight"), none("bias"), with("eps", 1e-5)},
-      "Normalizes each channel of each sample.");
+      t, "adaptive_max_pool2d",
+      [](Tensor x, Value size, bool return_indices) -> Value {
+        if (!return_indices) return adaptive_max_pool2d(x, sizes_of(size));
+        return both(adaptive_max_pool2d_with_indices(x, sizes_of(size)));
+      },
+      {{"input"}, {"output_size"}, with("return_indices", false)},
+      "The largest elements of as many windows as output_size says, and their places.");
+}
+
+void add_instance_norm(Table& t) {
+  add(t, "instance_norm",
+      static_cast<Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, bool,
+                             double, double)>(&instance_norm),
+      {{"input"},
+       none("running_mean"),
+       none("running_var"),
+       none("weight"),
+       none("bias"),
+       with("use_input_stats", true),
+       with("momentum", 0.1),
+       with("eps", 1e-5)},
+      "Normalizes each channel of each sample; running statistics move, or are used instead.");
 }
 
 void add_losses_of_several(Table& t) {
@@ -242,11 +293,70 @@ void add_losses_of_several(Table& t) {
 
 void add_windows(Table& t) {
   add_convolutions(t);
+  add_conv3d(t);
   add_pools(t);
   add_columns(t);
   add_sizes(t);
+  add_instance_norm(t);
   add_losses_of_several(t);
 }
+
+namespace {
+
+void add_places_in_order(Table& t) {
+  const auto narrowed = [](const Tensor& places, bool out_int32) {
+    return out_int32 ? to(places, int32) : places;
+  };
+  add(
+      t, "searchsorted",
+      [narrowed](Tensor line, Operand values, bool out_int32, bool right, std::optional<std::string> side,
+                 Tensor sorter) {
+        if (side && *side != "left" && *side != "right")
+          throw_invalid("[searchsorted] side must be \"left\" or \"right\", got \"" + *side + "\"");
+        if (right && side == "left")
+          throw_invalid("[searchsorted] got right and side \"left\": leave one out");
+        const bool behind = right || side == "right";
+        if (const auto* several = std::get_if<Tensor>(&values.value))
+          return narrowed(searchsorted(line, *several, behind, sorter), out_int32);
+        const Tensor one = wrapped(std::get<Scalar>(values.value), line.dtype(), line.device());
+        return narrowed(searchsorted(line, one, behind, sorter), out_int32);
+      },
+      {{"sorted_sequence"},
+       {"input"},
+       with("out_int32", false),
+       with("right", false),
+       none("side"),
+       none("sorter")},
+      "Where the elements of input would stand in sorted lines; right: behind equal ones.");
+  add(
+      t, "bucketize",
+      [narrowed](Tensor values, Tensor boundaries, bool out_int32, bool right) {
+        return narrowed(bucketize(values, boundaries, right), out_int32);
+      },
+      {{"input"}, {"boundaries"}, with("out_int32", false), with("right", false)},
+      "Between which boundaries [n] the elements are; right: those that equal one are in front of it.");
+  add(
+      t, "unique",
+      [](Tensor x, bool, bool return_inverse, bool return_counts,  // it is sorted in any case
+         std::optional<int64_t> dim) -> Value {
+        Unique u = unique(x, dim);
+        if (!return_inverse && !return_counts) return u.values;
+        ValueList out{u.values};
+        if (return_inverse) out.emplace_back(u.inverse);
+        if (return_counts) out.emplace_back(u.counts);
+        return out;
+      },
+      {{"input"},
+       with("sorted", true),
+       with("return_inverse", false),
+       with("return_counts", false),
+       none("dim")},
+      "The distinct elements, or slices along dim, in order; also the place of each element among them, and "
+      "how often each "
+      "occurs.");
+}
+
+}  // namespace
 
 void add_order(Table& t) {
   add(t, "cummax", &cummax, {{"input"}, {"dim"}},
@@ -264,44 +374,7 @@ void add_order(Table& t) {
       },
       {{"input"}, {"q"}, none("dim"), with("keepdim", false), with("interpolation", std::string("linear"))},
       "Where q, in [0, 1], cuts the sorted elements along dim (none: all).");
-  const auto narrowed = [](const Tensor& places, bool out_int32) {
-    return out_int32 ? to(places, int32) : places;
-  };
-  add(
-      t, "searchsorted",
-      [narrowed](Tensor line, Operand values, bool out_int32, bool right, std::optional<std::string> side) {
-        if (side && *side != "left" && *side != "right")
-          throw_invalid("[searchsorted] side must be \"left\" or \"right\", got \"" + *side + "\"");
-        if (right && side == "left")
-          throw_invalid("[searchsorted] got right and side \"left\": leave one out");
-        const bool behind = right || side == "right";
-        if (const auto* several = std::get_if<Tensor>(&values.value))
-          return narrowed(searchsorted(line, *several, behind), out_int32);
-        const Tensor one = wrapped(std::get<Scalar>(values.value), line.dtype(), line.device());
-        return narrowed(searchsorted(line, one, behind), out_int32);
-      },
-      {{"sorted_sequence"}, {"input"}, with("out_int32", false), with("right", false), none("side")},
-      "Where the elements of input would stand in sorted lines; right: behind equal ones.");
-  add(
-      t, "bucketize",
-      [narrowed](Tensor values, Tensor boundaries, bool out_int32, bool right) {
-        return narrowed(bucketize(values, boundaries, right), out_int32);
-      },
-      {{"input"}, {"boundaries"}, with("out_int32", false), with("right", false)},
-      "Between which boundaries [n] the elements are; right: those that equal one are in front of it.");
-  add(
-      t, "unique",
-      [](Tensor x, bool, bool return_inverse, bool return_counts) -> Value {  // it is sorted in any case
-        Unique u = unique(x);
-        if (!return_inverse && !return_counts) return u.values;
-        ValueList out{u.values};
-        if (return_inverse) out.emplace_back(u.inverse);
-        if (return_counts) out.emplace_back(u.counts);
-        return out;
-      },
-      {{"input"}, with("sorted", true), with("return_inverse", false), with("return_counts", false)},
-      "The distinct elements in order; also the place of each element among them, and how often each "
-      "occurs.");
+  add_places_in_order(t);
 }
 
 }  // namespace troupe::ops::internal

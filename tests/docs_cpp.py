@@ -23,7 +23,7 @@ PAGES = [
     ("gradients", "Gradients", "troupe/gradients.h", "autograd/distributed/context.h autograd/run_options.h autograd/engine.h autograd/hooks.h autograd/ready_hooks.h "
      "autograd/checkpoint.h autograd/function.h autograd/function_ctx.h autograd/gradcheck.h autograd/opcheck.h autograd/graph_dot.h "
      "core/graph/anomaly.h core/graph/enable_grad_guard.h core/graph/exposed.h core/graph/inplace_write.h"),
-    ("modules", "Modules", "troupe/troupe.h", "nn/module.h nn/sequential.h nn/module_list.h nn/any_layer.h nn/linear.h nn/activation.h nn/conv.h nn/norm.h nn/norm_layer.h nn/dropout.h nn/embedding.h "
+    ("modules", "Modules", "troupe/troupe.h", "nn/module.h nn/sequential.h nn/module_list.h nn/any_layer.h nn/linear.h nn/activation.h nn/conv.h nn/conv3d.h nn/norm.h nn/norm_layer.h nn/instance_norm.h nn/dropout.h nn/embedding.h "
      "nn/rnn.h nn/attention.h nn/transformer.h nn/init.h nn/summary.h autograd/distributed/optim/module_actor.h"),
     ("optimizers", "Optimizers", "troupe/troupe.h", "autograd/distributed/optim/optimized_actor.h autograd/distributed/optim/distributed_optimizer.h autograd/distributed/optim/step_report.h "
      "autograd/distributed/optim/parameter_filter.h autograd/distributed/optim/context_gradients.h optim/optimizer.h optim/tunable.h optim/sgd.h optim/adam.h optim/adamax.h optim/rmsprop.h optim/rprop.h "

@@ -134,7 +134,7 @@ DType widest_of(std::span<const Tensor> in, DType narrowest) {
   return narrowest;
 }
 
-[[noreturn]] void refuse(std::string_view name) {
+[[noreturn]] void refuse_cast(std::string_view name) {
   throw_invalid(fmt::format(
       "[{0}] does not compute in halves under autocast on a GPU, as in PyTorch: its logarithms leave their "
       "range; take {0}_with_logits of what goes into the sigmoid, or open a NoAutocastGuard and "
@@ -167,7 +167,7 @@ bool cast_all(Cast how, std::string_view name, std::span<Tensor> in) {
                               : widest_of(in, how == Cast::as_first ? in[0].dtype() : lower)),
              true;
     case Cast::refused:
-      if (any_half(in)) refuse(name);
+      if (any_half(in)) refuse_cast(name);
       return true;
     case Cast::as_is:
       return true;

@@ -45,6 +45,8 @@ TEST_CASE("every module trains on the null device as on the CPU") {
   cases.push_back({"threshold", {Value(0.1), Value(2.0)}, some({4, 6}, 1)});
   cases.push_back({"conv1d", {n(4), n(3), n(3)}, some({2, 4, 6}, 2)});
   cases.push_back({"conv_transpose2d", {n(4), n(3), n(3)}, images});
+  cases.push_back({"instance_norm1d", {n(4)}, some({2, 4, 6}, 2), {{"affine", true}}});
+  cases.push_back({"instance_norm3d", {n(4)}, some({2, 4, 3, 3, 3}, 2), {{"affine", true}}});
   cases.push_back({"batch_norm1d", {n(6)}, some({4, 6}, 1)});
   cases.push_back({"batch_norm3d", {n(4)}, some({2, 4, 3, 3, 3}, 2)});
   cases.push_back({"rnn", {n(8), n(4)}, some({2, 5, 8}, 3)});

@@ -72,6 +72,13 @@ std::vector<Trial> trials() {
           {"prelu", {four}, images},
           {"conv1d", {four, eight, int64_t{3}, two}, ops::flatten(images, 2)},
           {"conv_transpose2d", {four, two, int64_t{3}, two}, images},
+          {"conv_transpose1d", {four, two, int64_t{3}, two}, ops::flatten(images, 2)},
+          {"conv3d",
+           {four, two, int64_t{3}, int64_t{1}, ValueList{int64_t{1}, int64_t{0}, int64_t{1}}},
+           ops::unsqueeze(images, 2)},
+          {"instance_norm1d", {four}, ops::flatten(images, 2)},
+          {"instance_norm2d", {four}, images},
+          {"instance_norm3d", {four}, ops::unsqueeze(images, -1)},
           {"adaptive_avg_pool2d", {Value(ValueList{int64_t{4}, int64_t{1}})}, images},
           {"adaptive_max_pool2d", {two}, images},
           {"pixel_shuffle", {two}, images},
@@ -145,7 +152,7 @@ TEST_CASE("every module of the table is built by name, and computes forward and 
   CHECK(
       entry("max_pool2d").signature() ==
       "max_pool2d(kernel: int64 or list of 2, stride: optional int64 or list of 2 = none, padding: int64 or "
-      "list of 2 = 0)");
+      "list of 2 = 0, dilation: int64 or list of 2 = 1, ceil_mode: bool = false)");
 }
 
 TEST_CASE("no layer of nn's headers is missing from the table") {
@@ -157,7 +164,7 @@ TEST_CASE("no layer of nn's headers is missing from the table") {
   };
   for (const auto& m : nn::modules()) known.insert(plain(m.name));
   const std::regex layer(
-      "(?:class|struct) (\\w+) (final )?: (?:public )?(Layer|Recurrent|Pool2d|BatchNorm2d)\\b");
+      "(?:class|struct) (\\w+) (final )?: (?:public )?(Layer|Recurrent|Pool2d|BatchNorm2d|InstanceNorm2d)\\b");
   for (const auto& file : std::filesystem::directory_iterator(std::string(testing::kSourceFolder) + "/nn")) {
     if (file.path().extension() != ".h") continue;
     std::stringstream text;

@@ -126,7 +126,8 @@ TEST_CASE("attention refuses shapes that do not fit") {
              }),
              Contains("the key is float32 [1, 2, 3]"));
   nn::TransformerEncoderLayer b(4, 2);
-  CHECK_THAT(text_of([&] { b(Tensor()); }), Contains("the input is undefined tensor, expected [batch, time, 4]"));
+  CHECK_THAT(text_of([&] { b(Tensor()); }),
+             Contains("the input is undefined tensor, expected [batch, time, 4]"));
 }
 
 TEST_CASE("an encoder layer has PyTorch's values under each of its options") {
@@ -189,5 +190,9 @@ TEST_CASE("embedding bags have PyTorch's values") {
                {-0.0293633224638105, 0.157470482156689, 0.199526651694664, 0.0581389378288634});
   check_gradients(sum, tensor({1}, float64), [&](const Tensor& x) { return ops::mul(sum(ids, offsets), x); });
   CHECK_THAT(text_of([&] { mean(ids); }), Contains("expected ids [bags, n]"));
-  CHECK_THAT(text_of([] { nn::EmbeddingBag(4, 2, "max"); }), Contains("got \"max\""));
+  CHECK_THAT(text_of([] { nn::EmbeddingBag(4, 2, "min"); }), Contains("got \"min\""));
+  auto padded = filled(nn::EmbeddingBag(
+      4, 2, {.mode = "max", .include_last_offset = true, .padding_idx = -2, .dtype = float64}));
+  const Tensor table = padded.weight.detach(), largest = padded(ids, tensor({0, 3, 5}));
+  CHECK(bit_equal(largest.detach(), ops::stack({ops::maximum(table[0], table[3]), table[1]})));
 }

@@ -101,4 +101,56 @@ TEST_CASE("forms that no window or padding has are refused by name") {
   CHECK_THAT(text_of([&] { ops::round(tensor({1, 2}), 1); }), Contains("[round] decimals are for floating"));
 }
 
+TEST_CASE("volumes, bags and products over zeros have gradients and second ones") {
+  const auto check = [](auto f, const Tensors& in) {
+    CHECK(autograd::gradcheck(f, in).ok);
+    CHECK(autograd::gradgradcheck(f, in).ok);
+  };
+  check(
+      [](const Tensors& in) {
+        return ops::conv3d(in[0], in[1], in[2], {2, 1, 1}, {1, 0, 1}, {1, 2, 1}, 2);
+      },
+      {some({1, 2, 3, 4, 3}), some({2, 1, 2, 2, 2}, 2), some({2}, 3)});
+  const Tensor ids = tensor({1, 3, 3, 0, 2, 1}), offsets = tensor({0, 2, 2, 5});
+  for (const char* mode : {"sum", "mean", "max"})
+    check(
+        [&](const Tensors& in) {
+          return ops::square(ops::embedding_bag(ids, in[0], offsets, mode, {}, false, 3));
+        },
+        {some({4, 2})});
+  check([&](const Tensors& in) { return ops::embedding_bag(ids, in[0], offsets, "sum", in[1]); },
+        {some({4, 2}), some({6}, 2)});
+  const Tensor at = tensor({{0, 1, 0, 0}});
+  for (const bool include_self : {true, false})  // two zeros in one product, and one in another
+    check([&](const Tensors& in) { return ops::scatter_reduce(in[0], 1, at, in[1], "prod", include_self); },
+          {tensor({{2.0, 0.0, 3.0}}), tensor({{0.0, 1.5, 0.0, 2.0}})});
+}
+
+TEST_CASE("volumes, sorters, sizes and slices that do not fit are refused by name") {
+  const Tensor x = some({1, 2, 3, 4, 3}), w = some({2, 2, 2, 2, 2});
+  CHECK_THAT(text_of([&] { ops::conv3d(x[0][0], w); }), Contains("[conv3d] input must be [N, C, D, H, W]"));
+  CHECK_THAT(text_of([&] { ops::conv3d(x, w[0]); }),
+             Contains("[conv3d] weight must be [O, C / groups, d, h, w]"));
+  CHECK_THAT(text_of([&] {
+               ops::conv3d(x, w, {}, {1, 1, 1}, {0, 0, 0}, {3, 1, 1});
+             }),
+             Contains("a window of depth 4 does not fit into depth 3"));
+  CHECK_THAT(text_of([&] {
+               ops::conv3d(x, some({2, 3, 1, 1, 1}));
+             }),
+             Contains("[conv3d] weight is for 3 channels, and input has 2"));
+  const Tensor line = tensor({1.0, 2.0});
+  CHECK_THAT(text_of([&] { ops::searchsorted(line, line, false, tensor({0})); }),
+             Contains("sorter must be int64 [2]"));
+  CHECK_THAT(text_of([&] { ops::searchsorted(line, line, false, tensor({0, 2})); }), Contains("2"));
+  CHECK_THAT(text_of([] { ops::unique(zeros({2, 0}), 0); }), Contains("have no elements"));
+  CHECK_THAT(text_of([] { ops::unique(tensor(1.0), 0); }), Contains("leave out dim"));
+  CHECK(ops::unique(zeros({0, 2}), 0).values.shape() == Shape{0, 2});
+  const Tensor image = some({1, 1, 4, 4});
+  CHECK_THAT(text_of([&] { ops::interpolate(image, IntList(2), {}, "bilinear", {}, true); }),
+             Contains("recompute_scale_factor is for scale_factor"));
+  CHECK_THAT(text_of([&] { ops::interpolate(image, IntList(2), {}, "nearest", {}, false, true); }),
+             Contains("antialias is for modes"));
+}
+
 }  // namespace

@@ -61,9 +61,30 @@ TEST_CASE("embedding_bag checks ids and offsets") {
   CHECK_THAT(bag({0, 1}, {0, -1}), Contains("bag 0 goes from 0 to -1"));
   CHECK_THAT(bag({0, 1}, {}), Contains("no offsets"));
   CHECK_THAT(bag({0, 3}, {0}), Contains("index 3 is out of range for size 3"));
-  CHECK_THAT(bag({0}, {0}, "max"), Contains("mode is \"max\", expected sum or mean"));
+  CHECK_THAT(bag({0}, {0}, "min"), Contains("mode is \"min\", expected sum, mean or max"));
   const Tensor y = ops::embedding_bag(tensor({2, 0, 1}), table, tensor({0, 0, 2}), "mean");
   CHECK(y.to_vector<double>() == std::vector<double>{0, 2, 2});
+}
+
+TEST_CASE("options of embedding_bag are refused where they fit nowhere, and int32 numbers are taken") {
+  const Tensor table = tensor({{1, 9}, {2, 8}, {3, 7}}, float64), ids = tensor({2, 0, 1}),
+               two = tensor({0, 2});
+  const auto bag = [&](const char* mode, const Tensor& weights, bool last, std::optional<int64_t> padding) {
+    return text_of([&] { ops::embedding_bag(ids, table, two, mode, weights, last, padding); });
+  };
+  CHECK_THAT(bag("mean", ones({3}, float64), false, {}), Contains("are for mode \"sum\", got \"mean\""));
+  CHECK_THAT(bag("sum", ones({2}, float64), false, {}),
+             Contains("per_sample_weights must be [3] as the ids"));
+  CHECK_THAT(bag("sum", ones({3}), false, {}), Contains("per_sample_weights must be float64 [3]"));
+  CHECK_THAT(bag("sum", {}, false, 3), Contains("padding_idx must be in [-3, 3), got 3"));
+  CHECK_THAT(text_of([&] {
+               ops::embedding_bag(ids, table, tensor({0, 4}), "sum", {}, true);
+             }),
+             Contains("the last offset is 4"));
+  CHECK_THAT(text_of([&] { ops::embedding_bag(ids, table, empty({0}, int64), "sum", {}, true); }),
+             Contains("needs at least one offset"));
+  const Tensor y = ops::embedding_bag(ids.to(int32), table, two.to(int32), "max", {}, true);
+  CHECK(y.to_vector<double>() == std::vector<double>{3, 9});  // the id behind the last offset is in no bag
 }
 
 }  // namespace

@@ -108,6 +108,7 @@ def all_cases():
     cells = lambda gates: (some(gates * 2, 3), some(gates * 2, 2), some(gates * 2), some(gates * 2))
     case("lstm_cell", lambda x, hx, cx, *w: torch.lstm_cell(x, (hx, cx), *w), some(2, 3), some(2, 2), some(2, 2), *cells(4))
     case("gru_cell", torch.gru_cell, some(2, 3), some(2, 2), *cells(3))
+    case("conv3d", F.conv3d, some(1, 2, 3, 3, 3), some(2, 2, 2, 2, 2), some(2))
 
 
 def cuda_lists():

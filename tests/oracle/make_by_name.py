@@ -359,7 +359,58 @@ def options():
     case("scatter", torch.scatter, rn(3, 4), 1, index, 2.5, reduce="multiply", learn=False)
 
 
-for family in (elementwise, reductions, shapes, places, products, attention, windows, several, order, matrices, options):
+def more_options():
+    rows = torch.tensor([[3, 1, 3], [2, 1, 9], [3, 1, 3], [2, 0, 9]])
+    for dim in (0, 1, -1):
+        same("unique", rows, return_inverse=True, return_counts=True, dim=dim)
+    same("unique", torch.tensor([[[1.5, 2], [1.5, 1]], [[0.5, 2], [0.5, 1]]], dtype=torch.float64), dim=1, learn=False)
+    line, sorter = torch.tensor([[3., 1, 2], [4, 6, 5]], dtype=torch.float64), torch.tensor([[1, 2, 0], [0, 2, 1]])
+    for right in (False, True):
+        case("searchsorted", torch.searchsorted, line, torch.tensor([[2., 9], [6, 1]], dtype=torch.float64), learn=False, right=right, sorter=sorter)
+    image = rn(2, 3, 5, 4)
+    functional("adaptive_max_pool1d", image[0], 3, True)
+    functional("adaptive_max_pool2d", image, (3, 2), return_indices=True)
+    functional("adaptive_max_pool2d", image[0], (None, 3), True)
+    for mode, align in (("nearest", None), ("bilinear", False), ("bilinear", True), ("bicubic", False)):
+        for again in (True, False):
+            functional("interpolate", image, scale_factor=(1.7, 0.6), mode=mode, align_corners=align, recompute_scale_factor=again)
+    for mode in ("bilinear", "bicubic"):
+        for align in (False, True):
+            functional("interpolate", image, (3, 9), mode=mode, align_corners=align, antialias=True)
+            functional("interpolate", rn(1, 2, 11, 7), scale_factor=(0.3, 0.55), mode=mode, align_corners=align, antialias=True)
+    known = lambda x, mean, var, weight, bias, **o: F.instance_norm(x, mean.detach(), var.detach(), weight, bias, **o)
+    case("instance_norm", known, image, rn(3), between(0.5, 2, 3), rn(3), rn(3), use_input_stats=False, eps=1e-3)
+    case("instance_norm", known, image, rn(3), between(0.5, 2, 3), None, None, use_input_stats=False)
+    case("instance_norm", known, image, rn(3), between(0.5, 2, 3), rn(3), rn(3), momentum=0.3)
+    bags()
+    zeros()
+    for shape, kernel, args in (((2, 4, 5, 4, 3), (6, 2, 2, 3, 2), (2, (1, 0, 1), (2, 1, 1), 2)), ((3, 4, 4, 4), (2, 3, 3, 3, 3), (1, "same")),
+                                ((1, 3, 4, 5, 4), (2, 3, 2, 2, 4), (1, "same", (1, 2, 1))), ((1, 2, 3, 3, 3), (2, 2, 2, 2, 2), ((1, 2, 1), "valid"))):
+        functional("conv3d", rn(*shape), rn(*kernel), rn(kernel[0]), *args)
+
+
+def bags():
+    table, ids, offsets = rn(5, 3), torch.tensor([1, 3, 3, 0, 2, 1, 4]), torch.tensor([0, 2, 2, 5])
+    for mode in ("sum", "mean", "max"):
+        for pad in (None, 3, -2):
+            functional("embedding_bag", ids, table, offsets, mode=mode, padding_idx=pad)
+        functional("embedding_bag", ids, table, torch.tensor([0, 2, 2, 7]), mode=mode, include_last_offset=True, padding_idx=1)
+        functional("embedding_bag", ids.reshape(1, 7), table, mode=mode, padding_idx=0)
+        functional("embedding_bag", torch.tensor([[0, 0], [0, 1]]), table, mode=mode, padding_idx=0)
+    for pad in (None, 3):
+        functional("embedding_bag", ids, table, offsets, mode="sum", per_sample_weights=rn(7), padding_idx=pad)
+    functional("embedding_bag", torch.tensor([[0, 2], [4, 1]]), table, mode="sum", per_sample_weights=rn(2, 2))
+
+
+def zeros():
+    index = torch.tensor([[0, 3, 0], [1, 1, 1], [2, 0, 3]])
+    src = torch.tensor([[0., 1.5, 2], [0, 0, 3], [2, 0, 1]], dtype=torch.float64)
+    for x in (between(0.5, 2, 3, 4), torch.tensor([[0., 1, 2, 3]] * 3, dtype=torch.float64)):
+        for include_self in (True, False):
+            same("scatter_reduce", x, 1, index, src, "prod", include_self=include_self)
+
+
+for family in (elementwise, reductions, shapes, places, products, attention, windows, several, order, matrices, options, more_options):
     family()
 json.dump(dict(torch=torch.__version__.split("+")[0], cases=CASES), sys.stdout, separators=(",", ":"), allow_nan=False)
 print()

@@ -64,6 +64,7 @@ const std::vector<Signature>& pytorch_signatures() {
       {"contiguous", "input, memory_format=None", Has::method},
       {"conv1d", "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1", Has::functional},
       {"conv2d", "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1", Has::functional},
+      {"conv3d", "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1", Has::functional},
       {"conv_transpose1d",
        "input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1",
        Has::functional},

@@ -64,6 +64,9 @@ inline std::vector<ModuleCase> module_cases() {
   std::vector<ModuleCase> all = {
       {"linear", {n(6), n(3)}, rows},
       {"conv2d", {n(4), n(3), n(3)}, images, {{"padding", n(1)}}},
+      {"conv_transpose1d", {n(4), n(3), n(3)}, some({2, 4, 6}, 2)},
+      {"conv3d", {n(4), n(3), n(2)}, some({2, 4, 3, 3, 3}, 2)},
+      {"instance_norm2d", {n(4)}, images, {{"affine", true}, {"track_running_stats", true}}},
       {"layer_norm", {n(6)}, rows},
       {"rms_norm", {n(6)}, rows},
       {"batch_norm2d", {n(4)}, images},

@@ -5,8 +5,8 @@
 namespace troupe::parallel {
 namespace {
 
-void find(nn::Module& module, std::vector<nn::BatchNorm2d*>& found) {
-  if (auto* norm = dynamic_cast<nn::BatchNorm2d*>(&module)) found.push_back(norm);
+void find(nn::Module& module, std::vector<nn::RunningNorm*>& found) {
+  if (auto* norm = dynamic_cast<nn::RunningNorm*>(&module)) found.push_back(norm);
   for (auto& [name, child] : module.children()) find(*child, found);
 }
 
@@ -19,13 +19,13 @@ void StageNorms::begin(Actor& actor) {
 }
 
 void StageNorms::end(bool keep) {
-  for (nn::BatchNorm2d* layer : layers_) layer->settle(keep);
+  for (nn::RunningNorm* layer : layers_) layer->settle(keep);
   layers_.clear();
   begun_ = false;
 }
 
 void StageNorms::set(nn::Statistics what) const {
-  for (nn::BatchNorm2d* layer : layers_) layer->set_statistics(what);
+  for (nn::RunningNorm* layer : layers_) layer->set_statistics(what);
 }
 
 StageNorms::Again::Again(const StageNorms& norms) : norms_(norms) { norms_.set(nn::Statistics::leave); }

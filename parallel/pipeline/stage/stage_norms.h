@@ -1,4 +1,4 @@
-// BatchNorm in a stage: running statistics move by the whole batch of a step, not by each micro-batch.
+// BatchNorm and InstanceNorm in a stage: running statistics move by the whole batch of a step, not by each micro-batch.
 #pragma once
 #include <utility>
 #include <vector>
@@ -29,7 +29,7 @@ class StageNorms {
 
  private:
   void set(nn::Statistics what) const;
-  std::vector<nn::BatchNorm2d*> layers_;
+  std::vector<nn::RunningNorm*> layers_;
   bool begun_ = false;
 };
 
