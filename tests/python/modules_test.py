@@ -117,8 +117,9 @@ class Modules(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "computes with one tensor"):
             nn.MultiheadAttention(8, 2, batch_first=True)(troupe.ones(2, 5, 8), troupe.ones(2, 5, 8))
         self.assertEqual(nn.Flatten(1)(x).shape, (2, 192))
-        with self.assertRaisesRegex(TypeError, "approximate='none'"):
-            nn.GELU(approximate="tanh")
+        x = troupe.tensor([[1.0, -2.0], [0.5, 3.0]])
+        self.assertTrue(troupe.equal(nn.GELU(approximate="tanh")(x), F.gelu(x, approximate="tanh")))
+        self.assertEqual(nn.Flatten(start_dim=0)(x).shape, (4,))
         with self.assertRaisesRegex(AttributeError, "did you mean 'Linear'"):
             nn.Linaer
         self.assertEqual(nn.CrossEntropyLoss()(troupe.zeros(1, 2), troupe.tensor([1])).item(), nn.functional.cross_entropy(
@@ -167,6 +168,27 @@ class Training(unittest.TestCase):
             optim.SGD([])
         with self.assertRaisesRegex(AttributeError, "did you mean 'Adam'"):
             optim.Adan
+
+    def test_tuples_of_options(self):
+        weight = troupe.ones(2, 2, requires_grad=True)
+
+        def options(make, *args, **named):
+            return optim.__dict__[make]([weight], *args, **named).param_groups[0]
+        got = options("Adam", 0.1, (0.8, 0.95), 1e-6)
+        self.assertEqual([got[k] for k in ("lr", "beta1", "beta2", "eps")], [0.1, 0.8, 0.95, 1e-6])
+        got = options("Adafactor", lr=0.1, eps=(None, 1e-2))
+        self.assertEqual((got["eps1"], got["eps2"]), (0, 1e-2))
+        self.assertEqual(options("Adafactor", 0.1, -0.5, (1e-8, 1e-2))["eps1"], 1e-8)
+        got = options("Muon", ns_coefficients=(3.0, -4.0, 2.0), adjust_lr_fn="match_rms_adamw", eps=1e-6)
+        self.assertEqual([got[k] for k in ("ns_a", "ns_b", "ns_c", "match_rms_adamw", "eps")], [3.0, -4.0, 2.0, True, 1e-6])
+        got = options("Rprop", etas=(0.4, 1.3), step_sizes=(1e-5, 10))
+        self.assertEqual([got[k] for k in ("eta_minus", "eta_plus", "step_min", "step_max")], [0.4, 1.3, 1e-5, 10])
+        with self.assertRaisesRegex(ValueError, "betas are 2 numbers, got 0.9"):
+            options("Adam", betas=0.9)
+        with self.assertRaisesRegex(ValueError, "adjust_lr_fn is None"):
+            options("Muon", adjust_lr_fn="other")
+        with self.assertRaisesRegex(TypeError, "several values for lr"):
+            options("Adam", 0.1, lr=0.2)
 
     def test_states_of_optimizers_go_on(self):
         net, opt, _ = self.train(optim.Adam, lr=0.01)

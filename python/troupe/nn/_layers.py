@@ -8,7 +8,6 @@ _ARGUMENTS = {"in_features": "in", "in_channels": "in", "out_features": "out", "
               "num_embeddings": "count", "embedding_dim": "width", "normalized_shape": "shape", "num_groups": "groups",
               "num_channels": "channels", "num_features": "channels", "embed_dim": "width", "num_heads": "heads", "d_model": "width",
               "nhead": "heads", "input_size": "input", "hidden_size": "hidden", "num_layers": "layers"}
-_STANDARD = {"Flatten": {"start_dim": 1, "end_dim": -1}, "GELU": {"approximate": "none"}}  # values that a module always has here
 _BATCH_FIRST = ("MultiheadAttention", "TransformerEncoderLayer")
 
 
@@ -22,12 +21,6 @@ class _Layer(Module):
         if inplace is not None and inplace not in (True, False):
             raise TypeError("inplace is True or False")
         device = kwargs.pop("device", None)
-        standard = _STANDARD.get(type(self).__name__, {})
-        for name, value in [*zip(standard, args), *((n, kwargs.pop(n)) for n in [*kwargs] if n in standard)]:
-            if value != standard[name]:
-                raise TypeError("nn.%s has %s=%r here: write a module of your own for another one" % (
-                    type(self).__name__, name, standard[name]))
-        args = args[len(standard):]
         if type(self).__name__ in _BATCH_FIRST and kwargs.pop("batch_first", False) is not True:
             raise TypeError("nn.%s takes x [batch, time, width]: write batch_first=True" % type(self).__name__)
         layer = _core.layer(self._entry.name, *args, **_catalog.renamed(kwargs, _ARGUMENTS))

@@ -6,11 +6,32 @@ from . import lr_scheduler
 _NAMES = {"sgd": "SGD", "adamw": "AdamW", "rmsprop": "RMSprop", "lamb": "LAMB", "nadam": "NAdam", "radam": "RAdam"}
 
 
+_TUPLES = {"betas": ("beta1", "beta2"), "etas": ("eta_minus", "eta_plus"), "step_sizes": ("step_min", "step_max"),
+           "ns_coefficients": ("ns_a", "ns_b", "ns_c"), "eps": ("eps1", "eps2")}
+
+
 def _options(options):
     out = {k: v for k, v in options.items() if k not in ("fused", "foreach", "capturable", "differentiable")}  # how, not what
-    if "betas" in out:
-        out["beta1"], out["beta2"] = out.pop("betas")
+    for name, parts in _TUPLES.items():
+        if name not in out or (name == "eps" and not isinstance(out[name], (tuple, list))):
+            continue
+        values = out.pop(name)
+        if not isinstance(values, (tuple, list)) or len(values) != len(parts):
+            raise ValueError("%s are %d numbers, got %r" % (name, len(parts), values))
+        out.update((part, 0 if value is None else value) for part, value in zip(parts, values))
+    if "adjust_lr_fn" in out:
+        word = out.pop("adjust_lr_fn")
+        if word not in (None, "original", "match_rms_adamw", "spectral_unclamped"):
+            raise ValueError('adjust_lr_fn is None, "original", "match_rms_adamw" or "spectral_unclamped", got %r' % (word,))
+        out.update({word: True} if word not in (None, "original") else {})
     return out
+
+
+def _positions(names):
+    """The names of arguments in PyTorch's order, in which one tuple stands for several of ours."""
+    first = {parts[0]: name for name, parts in _TUPLES.items()}
+    behind = {part for parts in _TUPLES.values() for part in parts[1:]}
+    return [first.get(n, n) for n in names if n not in behind]
 
 
 class _Group(dict):
@@ -30,9 +51,11 @@ class Optimizer:
     _entry = None
 
     def __init__(self, params, *args, groups=None, **options):
+        for name, value in zip(_positions([p[0] for p in self._entry.parameters]), args):
+            if name in options:
+                raise TypeError("%s() got several values for %s" % (type(self).__name__, name))
+            options[name] = value
         options = _options(options)
-        for parameter, value in zip(self._entry.parameters, args):
-            options.setdefault(parameter[0], value)
         params = getattr(params, "_actors", params)  # replicas, pipelines
         params = [params] if isinstance(params, (Tensor, _core.Actor)) else list(params)
         if params and isinstance(params[0], dict):
