@@ -39,7 +39,7 @@ Tensors back_to_places(const Backward& b) {
 
 const Op kSort{.name = "sort",
                .text = "The elements in order along dim, and where they were.",
-               .attrs = {{"dim", -1}, {"descending", false}},
+               .attrs = {{"dim", -1}, {"descending", false}, {"stable", false}},
                .shape = sort_spec,
                .saves_outputs = 0b10,
                .gradient = back_to_places,
@@ -53,7 +53,7 @@ const Op kSort{.name = "sort",
 
 const Op kArgsort{.name = "argsort",
                   .text = "Where the elements were that sort puts in order along dim.",
-                  .attrs = {{"dim", -1}, {"descending", false}},
+                  .attrs = {{"dim", -1}, {"descending", false}, {"stable", false}},
                   .compose = [](const Call& c) -> Tensors { return {apply(kSort, c.in, c.attrs)[1]}; },
                   .takes_half = true,
                   .samples = []() -> std::vector<Sample> {
@@ -62,7 +62,7 @@ const Op kArgsort{.name = "argsort",
 
 const Op kTopk{.name = "topk",
                .text = "The k largest (or smallest) elements along dim, and where they were.",
-               .attrs = {{"k", 1}, {"dim", -1}, {"largest", true}},
+               .attrs = {{"k", 1}, {"dim", -1}, {"largest", true}, {"sorted", true}},
                .shape = topk_spec,
                .saves_outputs = 0b10,
                .gradient = back_to_places,
