@@ -49,7 +49,7 @@ dnnl_cpu_isa_t most_for_onednn(CpuLevel level) {
     case CpuLevel::amx:
       break;
   }
-  return dnnl_cpu_isa_all;
+  return dnnl_cpu_isa_t{};  // all of them: oneDNN 2 and 3 have different names for it
 }
 
 void hold_onednn_to(CpuLevel level) {
