@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "nn/init.h"
 #include "ops/arrange.h"
+#include "ops/index.h"
 
 namespace troupe::nn {
 

@@ -6,6 +6,7 @@
 #include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
 #include "ops/cumulative.h"
+#include "ops/dispatch/promote.h"
 #include "ops/gradient_rules.h"
 #include "ops/index.h"
 #include "ops/indexing.h"
