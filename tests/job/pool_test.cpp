@@ -74,10 +74,11 @@ TEST_CASE("a pool refuses what it cannot have, and calls once it has ended") {
   Pool<Counter> pool(*cluster, {.size = 2}, int64_t{0});
   CHECK_THAT(error_of([&] { (void)pool[2]; }).message(), Contains("member 2 of 2"));
   const auto other = cluster->spawn<Counter>("w0", int64_t{0});
+  Future<void> holds;  // outlives the pool: dropped, it would free the member
   Future<int64_t> late;
   {
     Pool<Counter> short_lived(*cluster, {.size = 1}, int64_t{0});
-    const auto holds = short_lived.call<&Counter::wait_for>(other);
+    holds = short_lived.call<&Counter::wait_for>(other);
     late = short_lived.call<&Counter::add>(1, 1);
   }
   CHECK(error_of([&] { (void)late.get(); }).kind() == ErrorKind::cancelled);
