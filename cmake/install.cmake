@@ -28,8 +28,15 @@ if(TROUPE_CUDA)
   list(APPEND headers core/cuda/install.h)
 endif()
 list(APPEND headers ops/cpu/gemm/packed_weights.h)  # a part of ops/ops.h
+# TROUPE_HEADERS names what they say: a library of actors and the module that loads it have to have the same.
+set(texts)
 foreach(header ${headers})
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${header})
+  file(SHA256 ${PROJECT_SOURCE_DIR}/${header} sum)
+  string(APPEND texts "${header} ${sum}\n")
+endforeach()
+string(SHA256 TROUPE_HEADERS "${texts}")
+foreach(header ${headers})
   file(READ ${PROJECT_SOURCE_DIR}/${header} text)
   string(REGEX REPLACE "#include \"(${layer_pattern})/" "#include \"troupe/\\1/" text "${text}")
   string(REGEX REPLACE "^troupe/" "" place ${header})
@@ -74,6 +81,12 @@ function(troupe_products kind type)
     set_target_properties(troupe_${kind} troupe_tools_${kind} PROPERTIES EXCLUDE_FROM_ALL ${asked})
   endif()
 endfunction()
+
+# The headers alone, for libraries of actors, which the module of Python loads.
+add_library(troupe_headers INTERFACE)
+target_compile_features(troupe_headers INTERFACE cxx_std_20)
+target_include_directories(troupe_headers INTERFACE $<BUILD_INTERFACE:${public_include}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+add_library(Troupe::headers ALIAS troupe_headers)
 
 set(default_kind static)
 if(TROUPE_SHARED)

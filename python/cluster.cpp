@@ -22,8 +22,13 @@ namespace troupe::python {
 ClusterObject::~ClusterObject() {
   if (!cluster) return;
   const nb::gil_scoped_release free;  // its threads may be in hooks of Python's
-  session_of.reset();
+  end_session();
   cluster.reset();
+}
+
+void ClusterObject::end_session() {
+  for (const auto& end : std::exchange(at_end, {})) end();
+  session_of.reset();
 }
 
 script::Session& ClusterObject::session() const {
@@ -52,12 +57,13 @@ Duration seconds(double s) { return std::chrono::duration_cast<Duration>(std::ch
 std::unique_ptr<Cluster> with_processes(ClusterObject& c, int64_t processes, const std::string& python,
                                         const ClusterOptions& options) {
   const tools::SignalMask none(SIG_BLOCK);
-  tools::StartedWorkers started =
-      tools::start_workers(processes, python, {"-m", "troupe.worker", options.checkpoints.dir});
+  std::vector<std::string> words = {"-m", "troupe.worker", options.checkpoints.dir};
+  for (const std::string& library : loaded_libraries()) words.push_back(library);
+  tools::StartedWorkers started = tools::start_workers(processes, python, words);
   c.processes = std::move(started.processes);
   const tools::JoinWatch watch(c.processes);
   try {
-    return Cluster::coordinate(started.environment, {}, options, watch.stop());
+    return Cluster::coordinate(started.environment, loaded_types(), options, watch.stop());
   } catch (const Error&) {
     if (watch.interrupted()) throw script::Interrupted();
     throw;
@@ -79,12 +85,12 @@ ClusterPtr make_cluster(int64_t workers, int64_t processes, const std::string& p
   options.checkpoints = checkpoints_of(checkpoints);
   const auto launched = LaunchEnvironment::read();
   if (launched && launched->world > 1)
-    out->cluster = Cluster::coordinate(*launched, {}, options);
+    out->cluster = Cluster::coordinate(*launched, loaded_types(), options);
   else if (processes > 1)
     out->cluster = with_processes(*out, processes, python, options);
   else
-    out->cluster =
-        Cluster::in_process(static_cast<int>(workers ? workers : LaunchEnvironment::workers()), {}, options);
+    out->cluster = Cluster::in_process(static_cast<int>(workers ? workers : LaunchEnvironment::workers()),
+                                       loaded_types(), options);
   out->session_of = std::make_unique<Session>(*out->cluster);
   last_cluster = out;
   return out;
@@ -100,7 +106,7 @@ std::optional<std::pair<uint32_t, uint32_t>> launched_as() {
 void shut_down(ClusterObject& c, double timeout) {
   if (!c.cluster) return;
   const nb::gil_scoped_release free;
-  c.session_of.reset();
+  c.end_session();
   const auto cluster = std::move(c.cluster);
   cluster->shutdown({.timeout = seconds(timeout)});
 }
@@ -109,7 +115,7 @@ void shut_down(ClusterObject& c, double timeout) {
 void end(ClusterObject& c) {
   if (!c.cluster) return;
   const nb::gil_scoped_release free;
-  c.session_of.reset();
+  c.end_session();
   c.cluster.reset();
   c.processes.end();
 }
@@ -380,7 +386,7 @@ void def_cluster(nb::module_& m) {
   m.def("launched_as", launched_as);
   m.def("serve", [](const std::string& checkpoints) {  // of a process of another rank: to the end
     const nb::gil_scoped_release free;
-    return launch([](Cluster&) {}, {.checkpoints = {.dir = checkpoints}});
+    return launch(loaded_types(), [](Cluster&) {}, {.checkpoints = {.dir = checkpoints}});
   });
 }
 

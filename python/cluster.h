@@ -2,8 +2,10 @@
 #pragma once
 #include <nanobind/stl/shared_ptr.h>  // a cluster is held by all that belongs to it
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "python/conversion.h"
 #include "script/answers.h"
@@ -17,7 +19,10 @@ struct ClusterObject {
   tools::WorkerProcesses processes;  // end after the cluster
   std::unique_ptr<Cluster> cluster;
   std::unique_ptr<script::Session> session_of;
+  std::vector<std::function<void()>> at_end;  // of what ends before the session
   ~ClusterObject();
+  /// Ends what belongs to the session, and it.
+  void end_session();
   /// `invalid` after shutdown().
   script::Session& session() const;
 };
@@ -35,6 +40,10 @@ struct StepObject {
   ClusterPtr cluster;
   std::shared_ptr<script::Step> step;
 };
+
+/// The actor types of the libraries that have been loaded, and where these are.
+internal::actors::TypeRegistry loaded_types();
+std::vector<std::string> loaded_libraries();
 
 /// The step of the `with` that this code is in, as a context variable of Python has it; null: none.
 std::shared_ptr<script::Step> current_step();

@@ -52,5 +52,8 @@ void open_optimizers(nb::module_& m);  ///< optimizers, schedules, data sets
 void open_parallel(nb::module_& m);    ///< replicas, pipelines, groups, meshes
 void open_servers(nb::module_& m);     ///< parameter servers and their clients
 void open_jobs(nb::module_& m);        ///< loops that go on from checkpoints
+void open_pools(nb::module_& m);       ///< pools of actors
+void open_language_models(nb::module_& m);
+void open_libraries(nb::module_& m);  ///< libraries of actors
 
 }  // namespace troupe::python

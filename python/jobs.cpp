@@ -97,6 +97,23 @@ bool advance(LoopObject& loop, const Loop& all, std::optional<Iterator>& at, std
   return more;
 }
 
+// Within a function of Python: what says that a worker was lost is that for the job, too.
+void call_step(const nb::callable& step) {
+  const nb::gil_scoped_acquire lock;
+  try {
+    step();
+  } catch (const nb::python_error& e) {
+    const nb::object kind = nb::getattr(e.value(), "kind", nb::none());
+    if (!nb::isinstance<nb::str>(kind) || nb::cast<std::string>(kind) != name(ErrorKind::disconnected)) throw;
+    throw Error(ErrorKind::disconnected, nb::cast<std::string>(e.value().attr("message")));
+  }
+}
+
+void attempt(const JobObject& j, const nb::callable& step) {
+  const nb::gil_scoped_release free;
+  j.job->attempt([&] { call_step(step); });
+}
+
 nb::object next_of(LoopObject& loop) {
   if (loop.steps) {
     if (!advance(loop, *loop.steps, loop.step, loop.last_step)) throw nb::stop_iteration();
@@ -118,6 +135,7 @@ void open_jobs(nb::module_& m) {
   nb::class_<JobObject>(m, "Job")
       .def("steps", steps_of, "total"_a = nb::none())
       .def("batches", batches_of)
+      .def("attempt", attempt)
       .def("check", [](const JobObject& j, double number) { j.job->check(number); })
       .def_prop_ro("resumed", [](const JobObject& j) { return j.job->resumed(); })
       .def_prop_ro("stopping", [](const JobObject& j) { return j.job->stopping(); });

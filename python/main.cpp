@@ -14,4 +14,7 @@ NB_MODULE(_core, m) {
   open_parallel(m);
   open_servers(m);
   open_jobs(m);
+  open_pools(m);
+  open_language_models(m);
+  open_libraries(m);
 }

@@ -6,10 +6,9 @@
 #include <nanobind/stl/vector.h>
 
 #include "core/base/error.h"
-#include "python/cluster.h"
+#include "python/pipeline_object.h"
 #include "script/groups.h"
 #include "script/modules.h"
-#include "script/parallel.h"
 #include "script/replicas.h"
 
 namespace troupe::python {
@@ -26,18 +25,9 @@ struct AccumulationObject {
   std::shared_ptr<script::Step> step;  // of whose passes it is
   std::shared_ptr<parallel::Accumulation> open;
 };
-struct PipelineObject {
-  ClusterPtr cluster;
-  std::shared_ptr<parallel::Pipeline> one;
-  std::shared_ptr<script::MeshPipelines> several;  // one of both
-};
 struct GroupObject {
   ClusterPtr cluster;
   Group group;
-};
-struct MeshObject {
-  ClusterPtr cluster;
-  Mesh mesh;
 };
 
 nb::list actors_of(const ClusterPtr& cluster, const std::vector<AnyRef>& actors) {
@@ -168,8 +158,8 @@ nb::object pipeline_step(const PipelineObject& p, nb::handle x, nb::handle y,
     parallel::StepOptions options;
     if (weights) options.weights = *weights;
     const autograd::Context::Guard in(step->context());
-    const auto result = p.one ? p.one->step_async(input, target, options)
-                              : p.several->pipelines.step_async(input, target, options);
+    const auto result = p.one() ? p.one()->step_async(input, target, options)
+                                : p.several()->pipelines.step_async(input, target, options);
     done = result.then(step_value);
     step->add_pass(done.then([](const Value&) {}));
   }
@@ -182,8 +172,8 @@ nb::object pipeline_forward(const PipelineObject& p, nb::handle x) {
   {
     const nb::gil_scoped_release free;
     const NoGradGuard none;
-    outputs = p.cluster->session().get(p.one ? p.one->forward_async(input)
-                                             : p.several->pipelines.forward_async(input));
+    outputs = p.cluster->session().get(p.one() ? p.one()->forward_async(input)
+                                               : p.several()->pipelines.forward_async(input));
   }
   return conversion_of(Value(ValueList(outputs.begin(), outputs.end())));
 }
@@ -194,17 +184,17 @@ void def_pipelines(nb::module_& m) {
       .def("forward", pipeline_forward)
       .def("actors",
            [](const PipelineObject& p) {
-             return actors_of(p.cluster, p.several ? p.several->actors : std::vector<AnyRef>());
+             return actors_of(p.cluster, p.several() ? p.several()->actors : std::vector<AnyRef>());
            })
       .def("report",
            [](const PipelineObject& p) {
              const nb::gil_scoped_release free;
-             if (p.one) return p.one->step_report().str();
-             return p.cluster->session().get(p.several->pipelines.report()).str();
+             if (p.one()) return p.one()->step_report().str();
+             return p.cluster->session().get(p.several()->pipelines.report()).str();
            })
       .def("report_values", [](const PipelineObject& p) {
-        if (!p.one) throw_invalid("report_values() is of one pipeline");
-        return conversion_of(script::report_value(p.one->step_report()));
+        if (!p.one()) throw_invalid("report_values() is of one pipeline");
+        return conversion_of(script::report_value(p.one()->step_report()));
       });
   m.def("pipeline", make_pipeline);
   m.def("pipelines", make_pipelines);

@@ -74,6 +74,8 @@ void def_served(nb::module_& m) {
             return ClientObject{s.cluster, std::make_shared<script::ServerClient>(s.served, name)};
           },
           "name"_a = "", "A trainer of these parameters.")
+      .def("_troupe_spec",  // as it goes to an actor, "ServedModule"
+           [](const ServedObject& s) { return conversion_of(Codec<parallel::Served>::to(s.served)); })
       .def("__repr__", [](const ServedObject& s) {
         return "<" + std::to_string(s.served.shapes.size()) + " tensors in " +
                std::to_string(s.served.servers.size()) + " servers>";

@@ -176,7 +176,7 @@ def package_text():
             from_files.setdefault(place, []).append(name)
     lines += ["from .%s import %s" % (place, ", ".join("%s as %s" % (n, n) for n in names)) for place, names in sorted(from_files.items())
               if place not in ("builtins",)]
-    lines.append("from . import data as data, nn as nn, ops as ops, optim as optim\nfrom .ops import *")
+    lines.append("from . import data as data, llm as llm, nn as nn, ops as ops, optim as optim\nfrom .ops import *")
     lines += ["%s: Any" % n for n in sorted(_extras._FUNCTIONS) if n != "as_tensor" and n not in ops._KNOWN]
     return "\n".join(lines) + "\n"
 

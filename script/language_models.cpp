@@ -75,9 +75,14 @@ std::unique_ptr<llm::Decoder> load_language_model(const std::string& folder, Val
   Options options(std::move(given), "[llm]");
   const auto dtype = dtype_of(options);
   const std::string adapters = options.take("adapters", std::string());
+  const auto lora = lora_of(options);
   options.end();
+  if (!adapters.empty() && lora)
+    throw_invalid(
+        "[llm] options adapters and lora: the model has those of a folder, or new ones; write one of both");
   std::unique_ptr<llm::Decoder> model(new llm::Decoder(llm::load_pretrained(folder, dtype)));
   if (!adapters.empty()) llm::load_adapters(*model, adapters);
+  if (lora) model->adapt(*lora);
   model->eval();
   return model;
 }

@@ -23,7 +23,7 @@ std::unique_ptr<MeshPipelines> language_stages(Session& session, const Mesh& mes
 /// Writes the adapters, or without such the model. `invalid` for pipelines of another one.
 void save_language_model(const MeshPipelines& stages, const std::string& folder);
 
-/// A model in this process. Options: dtype, adapters.
+/// A model in this process. Options: dtype, adapters, lora (new ones).
 std::unique_ptr<llm::Decoder> load_language_model(const std::string& folder, ValueMap options);
 /// How a text goes on: max_new_tokens, temperature, top_k, top_p, seed, stop.
 llm::GenerateOptions generate_options(ValueMap options);

@@ -7,11 +7,13 @@ from ._errors import Error
 from ._tensor import (HookHandle, Size, Tensor, ValuesAndIndices, as_tensor, device, dtype, from_dlpack, from_numpy, from_torch, is_tensor,
                       manual_seed, tensor)
 from ._modes import autocast, autograd, enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
-from ._cluster import Actor, Cluster, Future, Step, wait_all
+from ._cluster import Actor, Cluster, Future, Step, as_completed, wait_all
 from ._core import load_safetensors, save_safetensors
 from ._jobs import Job, keep
+from ._libraries import load
 from ._parallel import DataParallel, Group, Pipeline, Pipelines, serve
-from . import _extras, data, nn, ops, optim, utils
+from ._pool import Pool
+from . import _extras, data, llm, nn, ops, optim, utils
 
 _extras.dress(globals())
 
@@ -20,7 +22,6 @@ int64, int32, uint8 = _core.int64, _core.int32, _core.uint8
 _ALIASES = {"float": float32, "double": float64, "half": float16, "long": int64, "int": int32, "bool": _core.bool}
 _OTHERS = {
     "save": "troupe.save_safetensors(path, model.state_dict()); files of torch.save hold code and are not written",
-    "load": "troupe.load_safetensors(path); files of torch.save hold code and are not read",
     "compile": "the model as it is: there is no compiler",
     "jit": "the model as it is: there is no compiler",
     "distributed": "troupe.Cluster, troupe.DataParallel, or cluster.group() and its all_reduce",

@@ -3,7 +3,9 @@ import asyncio
 import atexit
 import contextvars
 import os
+import select
 import sys
+import threading
 import weakref
 
 from . import _core
@@ -187,6 +189,25 @@ Future.__await__ = _await
 def wait_all(futures):
     """The values of several futures, in order."""
     return [f.result() for f in futures]
+
+
+_waits = threading.local()
+
+
+def as_completed(futures):
+    """Futures in the order in which they come."""
+    if not hasattr(_waits, "descriptor"):
+        _waits.descriptor = _core.eventfd()  # it stays: what comes later writes there, too
+    waiting = list(futures)
+    for f in waiting:
+        f.wake(_waits.descriptor)
+    while waiting:
+        ready = [f for f in waiting if f.done()]
+        waiting = [f for f in waiting if f not in ready]
+        yield from ready
+        if waiting and not ready:
+            select.select([_waits.descriptor], [], [])
+            os.read(_waits.descriptor, 8)
 
 
 @atexit.register

@@ -24,6 +24,11 @@ class Job:
         """x, y, epoch and whether it is the last of its epoch, over the batches of all epochs."""
         return _loop(self._core.batches(dataset, epochs))
 
+    def attempt(self, step):
+        """Calls step(), the forward, backward and optimizer's part of a step; again, where `troupe run --elastic` has lost a worker of
+        replicas in it, once all that live are as they were before."""
+        self._core.attempt(step)
+
     def check(self, number):
         """What a step came to, its loss: one that is made again has to come to the same."""
         self._core.check(number)

@@ -2,6 +2,7 @@
 from . import _catalog, _core
 
 _KNOWN = _catalog.section("data")
+_OWN = ("TokenFile", "of", "write_token_file")
 
 
 def of(x, y, **options):
@@ -9,9 +10,12 @@ def of(x, y, **options):
     return _core.data_of(x, y, **options)
 
 
+TokenFile, write_token_file = _core.TokenFile, _core.write_token_file
+
+
 def __getattr__(name):
     if name not in _KNOWN:
-        raise AttributeError(name if name.startswith("__") else _catalog.unknown("troupe.data", name, [*_KNOWN, "of"]))
+        raise AttributeError(name if name.startswith("__") else _catalog.unknown("troupe.data", name, [*_KNOWN, *_OWN]))
 
     def data_set(*args, **kwargs):
         return _core.data_set(name, *args, **kwargs)
@@ -19,4 +23,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted([*_KNOWN, "of"])
+    return sorted([*_KNOWN, *_OWN])

@@ -107,6 +107,7 @@ class Optimizer:
 
 def clip_grad_norm(optimizers, max_norm):
     """One norm over the gradients of several optimizers."""
+    optimizers = [optimizers] if isinstance(optimizers, Optimizer) else optimizers
     return _core.clip_grad_norm([o._core for o in optimizers], max_norm)
 
 

@@ -1,0 +1,80 @@
+"""Pools and attempts in Python: whoever is lost is made again elsewhere, and steps are made again with the same bits."""
+import os
+import subprocess
+import sys
+import textwrap
+import unittest
+
+import troupe
+import troupe.nn as nn
+
+COMMAND = os.environ.get("TROUPE_COMMAND", "")
+
+
+def launched(flags, text):
+    return subprocess.run([COMMAND, "run", *flags, sys.executable, "-B", "-c", textwrap.dedent(text)], capture_output=True, text=True)
+
+
+class Pools(unittest.TestCase):
+    def test_members_have_the_module_and_share_the_work(self):
+        troupe.manual_seed(1)
+        model = nn.Sequential(nn.Linear(4, 3), nn.Tanh())
+        x = troupe.rand(5, 4)
+        with troupe.no_grad():
+            expected = model(x).tolist()
+        with troupe.Cluster(workers=3) as cluster:
+            pool, begun = troupe.Pool(cluster, model, size=4), []
+            pool.on_start(lambda actor: begun.append(actor.worker))
+            with troupe.no_grad():
+                self.assertEqual(pool(x).result().tolist(), expected)
+                self.assertEqual([f.result().tolist() for f in pool.each("forward", x)], [expected] * 4)
+                self.assertEqual(sorted(i for i, y in pool.as_they_come("forward", [x, x, x]) if y.tolist() == expected), [0, 1, 2])
+                self.assertEqual(pool[3].forward(x).result().tolist(), expected)
+            self.assertEqual((len(pool), sorted(begun), pool[0].incarnation), (4, ["w1", "w1", "w2", "w2"], 0))
+            with self.assertRaisesRegex(IndexError, "4 members"):
+                pool[4]
+            with self.assertRaisesRegex(troupe.Error, 'did you mean "size"'):
+                troupe._core.pool(cluster._core, "Module", [], {}, {"sizes": 2})
+            with self.assertRaisesRegex(troupe.Error, "has no method"):
+                pool.nothing(x).result()
+        with self.assertRaisesRegex(troupe.Error, "shut down"):
+            pool(x)
+
+    @unittest.skipUnless(os.path.exists(COMMAND), "the troupe command is not built here")
+    def test_a_lost_member_is_made_again(self):
+        done = launched(["-n", "3", "--keep-going"], """
+            import os, signal, troupe, troupe.nn as nn
+            cluster = troupe.Cluster()
+            pool = troupe.Pool(cluster, nn.Linear(2, 2), size=2).again("forward")
+            x = troupe.ones(1, 2)
+            with troupe.no_grad():
+                first = [f.result().tolist() for f in pool.each("forward", x)]
+                import subprocess
+                for pid in os.listdir("/proc"):
+                    try:
+                        environment = open(f"/proc/{pid}/environ").read().split("\\0")
+                    except OSError:
+                        continue
+                    if pid.isdigit() and f"TROUPE_TOKEN={os.environ.get('TROUPE_TOKEN')}" in environment and "RANK=2" in environment:
+                        os.kill(int(pid), signal.SIGKILL)
+                again = [f.result().tolist() for f in pool.each("forward", x)]
+            print(first == again, [pool[i].incarnation for i in range(2)])
+            cluster._core.end()
+        """)
+        self.assertIn("True [0, 1]", done.stdout, done.stderr)
+
+
+class Attempts(unittest.TestCase):
+    def test_a_step_runs_once_and_its_errors_come_out(self):
+        with troupe.Cluster(workers=2) as cluster:
+            job, ran = troupe.Job(cluster), []
+            for step in job.steps(3):
+                job.attempt(lambda: ran.append(step))
+            self.assertEqual(ran, [0, 1, 2])
+            with self.assertRaisesRegex(ZeroDivisionError, "division"):
+                for step in troupe.Job(cluster, "second").steps(1):
+                    job.attempt(lambda: 1 / 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
