@@ -1,4 +1,9 @@
-"""PyTorch's tensors and weights go in and out without a copy."""
+"""PyTorch's tensors and weights go in and out without a copy, and its launcher starts programs."""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
 import unittest
 
 import troupe
@@ -8,6 +13,23 @@ try:
     import torch
 except ImportError:
     torch = None
+
+
+TRAINS = """
+import troupe
+import troupe.nn.functional as F
+with troupe.Cluster() as cluster:
+    troupe.manual_seed(1)
+    layer = cluster.spawn(troupe.nn.Linear(4, 1), "w1")
+    optimizer = troupe.optim.SGD([layer], lr=0.1)
+    for i in range(5):
+        with cluster.context() as step:
+            x = troupe.rand(8, 4)
+            loss = F.mse_loss(layer(x), x.sum(1, keepdim=True))
+            step.backward(loss)
+            optimizer.step()
+        print(repr(loss.item()))
+"""
 
 
 @unittest.skipUnless(torch, "no torch")
@@ -26,6 +48,16 @@ class Torch(unittest.TestCase):
             here = troupe.from_torch(there.t())
             self.assertEqual((here.dtype.name, here.tolist()), (dtype, there.t().tolist()))
             self.assertEqual(torch.from_dlpack(here).dtype, there.dtype)
+
+    def test_torchrun_gives_the_losses_of_one_process(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder) / "trains.py"
+            program.write_text(TRAINS)
+            said = [subprocess.run([sys.executable, *words, program], stdout=subprocess.PIPE, check=True, text=True,
+                                   env=os.environ | {"OMP_NUM_THREADS": "1"}).stdout
+                    for words in ([], ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3"])]
+        self.assertEqual(len(said[0].split()), 5)
+        self.assertEqual(said[0], said[1])
 
     def test_weights_of_a_model_give_the_same_results(self):
         torch.manual_seed(1)
