@@ -84,13 +84,16 @@ ClusterPtr make_cluster(int64_t workers, int64_t processes, const std::string& p
   options.timeout = seconds(timeout);
   options.checkpoints = checkpoints_of(checkpoints);
   const auto launched = LaunchEnvironment::read();
-  if (launched && launched->world > 1)
+  if (launched && launched->world > 1) {
+    out->launcher.emplace(internal::net::kDriverWords);
     out->cluster = Cluster::coordinate(*launched, loaded_types(), options);
-  else if (processes > 1)
+    out->launcher->complete();
+  } else if (processes > 1) {
     out->cluster = with_processes(*out, processes, python, options);
-  else
+  } else {
     out->cluster = Cluster::in_process(static_cast<int>(workers ? workers : LaunchEnvironment::workers()),
                                        loaded_types(), options);
+  }
   out->session_of = std::make_unique<Session>(*out->cluster);
   last_cluster = out;
   return out;
@@ -107,14 +110,16 @@ void shut_down(ClusterObject& c, double timeout) {
   if (!c.cluster) return;
   const nb::gil_scoped_release free;
   c.end_session();
+  internal::net::say_done();
   const auto cluster = std::move(c.cluster);
   cluster->shutdown({.timeout = seconds(timeout)});
 }
 
 // At once; for an interpreter that ends, and for errors.
-void end(ClusterObject& c) {
+void end(ClusterObject& c, bool failed) {
   if (!c.cluster) return;
   const nb::gil_scoped_release free;
+  failed ? internal::net::say_failed() : internal::net::say_done();  // before others end with it
   c.end_session();
   c.cluster.reset();
   c.processes.end();
@@ -376,7 +381,7 @@ void def_cluster(nb::module_& m) {
           "Errors of calls that nobody waited for.")
       .def_prop_ro("is_open", [](const ClusterObject& c) { return c.cluster != nullptr; })
       .def("shutdown", shut_down, "timeout"_a = 60.0)
-      .def("end", end);
+      .def("end", end, "failed"_a = false);
   m.def("spawn", spawn);
   m.def("make_cluster", make_cluster);
   m.def("lookup", [](const ClusterPtr& c, const std::string& name) {

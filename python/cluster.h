@@ -4,9 +4,11 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "net/rendezvous.h"
 #include "python/conversion.h"
 #include "script/answers.h"
 #include "tools/launch/worker_processes.h"
@@ -16,7 +18,8 @@ namespace troupe::python {
 
 /// A cluster that Python drives, until its shutdown; what belongs to it holds it.
 struct ClusterObject {
-  tools::WorkerProcesses processes;  // end after the cluster
+  std::optional<internal::net::Rendezvous> launcher;  // hears of the driver until the end
+  tools::WorkerProcesses processes;                   // end after the cluster
   std::unique_ptr<Cluster> cluster;
   std::unique_ptr<script::Session> session_of;
   std::vector<std::function<void()>> at_end;  // of what ends before the session

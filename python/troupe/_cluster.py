@@ -96,7 +96,7 @@ class Cluster:
         if kind is None:
             self.shutdown()
         else:  # what failed is what counts
-            self._core.end()
+            self._core.end(_failed(kind))
             _open.discard(self)
 
     def __repr__(self):
@@ -210,7 +210,12 @@ def as_completed(futures):
             os.read(_waits.descriptor, 8)
 
 
+def _failed(kind):
+    """Whether that is what a launcher counts as a failure of the driver."""
+    return kind is not None and not issubclass(kind, (KeyboardInterrupt, SystemExit))
+
+
 @atexit.register
 def _end():
     for cluster in list(_open):
-        cluster._core.end()
+        cluster._core.end(_failed(getattr(sys, "last_type", None)))

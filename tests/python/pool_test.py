@@ -75,6 +75,51 @@ class Attempts(unittest.TestCase):
                 for step in troupe.Job(cluster, "second").steps(1):
                     job.attempt(lambda: 1 / 0)
 
+    @unittest.skipUnless(os.path.exists(COMMAND), "the troupe command is not built here")
+    def test_a_step_in_which_a_worker_is_lost_is_made_again_with_the_same_bits(self):
+        calm, wild = [launched(["-n", "3", "--elastic"], TRAINS.replace("DIES_IN", dies)) for dies in ("-1", "6")]
+        self.assertEqual((calm.returncode, wild.returncode), (0, 0), wild.stderr)
+        self.assertIn("w1 is lost: w3 takes its place, and the step is made again", wild.stderr)
+        self.assertEqual(len(calm.stdout.splitlines()), 10)
+        self.assertEqual(wild.stdout, calm.stdout)
+
+
+# Told by its variables from what other jobs run here.
+TRAINS = """
+import os, signal
+import troupe, troupe.nn as nn, troupe.nn.functional as F
+
+def kill(rank):
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            environment = open(f"/proc/{pid}/environ").read().split("\\0")
+        except OSError:
+            continue
+        if f"TROUPE_TOKEN={os.environ['TROUPE_TOKEN']}" in environment and f"RANK={rank}" in environment:
+            os.kill(int(pid), signal.SIGKILL)
+
+def train(cluster, dies_in):
+    troupe.manual_seed(1)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Dropout(0.1), nn.Linear(8, 1))
+    net = troupe.DataParallel(model, cluster, on=cluster.workers[1:])
+    optimizer, job = troupe.optim.Adam(net, lr=0.01), troupe.Job(cluster)
+    for i in job.steps(10):
+        x, losses = troupe.full((6, 4), i / 7), []
+        def step():
+            with cluster.context() as context:
+                y = net(x)
+                if i == dies_in and not losses:
+                    kill(1)
+                losses.append(F.mse_loss(y, x.sum(1, keepdim=True)))
+                context.backward(losses[-1])
+                optimizer.step()
+        job.attempt(step)
+        print(i, repr(losses[-1].item()))
+
+with troupe.Cluster() as cluster:
+    train(cluster, DIES_IN)
+"""
+
 
 if __name__ == "__main__":
     unittest.main()
