@@ -1,6 +1,7 @@
 """Clusters, actors, futures and steps in Python: in this process, and in several."""
 import asyncio
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -288,6 +289,35 @@ class Processes(unittest.TestCase):
                 print(quick(troupe.ones(1, 2)).result().shape)
         """)
         self.assertEqual(done.stdout, "interrupted\ntroupe.Size([1, 2])\n", done.stderr)
+
+    def test_ctrl_c_at_the_prompt_ends_a_wait_and_the_prompt_goes_on(self):
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.environ.update(TERM="dumb", PYTHONSTARTUP="")
+            os.execv(sys.executable, [sys.executable, "-i", "-q"])
+        said = b""
+
+        def await_text(text):
+            nonlocal said
+            while text not in said:
+                said += os.read(terminal, 4096)
+            said = said[said.index(text) + len(text):]
+
+        def type_in(line):
+            await_text(b">>> ")
+            os.write(terminal, line + b"\n")
+        type_in(b"import troupe")
+        type_in(b"c = troupe.Cluster(processes=2)")
+        type_in(b"g = c.group()")
+        type_in(b"print('wai' + 'ts'); g.receive(1, timeout=3600.0).result()")
+        await_text(b"waits")
+        os.write(terminal, b"\x03")
+        await_text(b"KeyboardInterrupt")
+        type_in(b"print('s' + 'um', c.spawn(troupe.nn.Linear(2, 1), 'w1')(troupe.ones(1, 2)).result().shape)")
+        await_text(b"sum troupe.Size([1, 1])")
+        type_in(b"exit()")
+        self.assertEqual(os.waitpid(pid, 0)[1], 0)
+        os.close(terminal)
 
     def test_an_exception_ends_the_workers_and_the_script(self):
         done = run("""
