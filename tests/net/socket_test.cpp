@@ -341,7 +341,8 @@ TEST_CASE("running out of descriptors delays newcomers and harms nobody") {
   p.listener.reset();
   const auto address = fresh_address();
   p.listener = p.right->listen(address);
-  std::string why;
+  p.to_right->send(message(1));  // the sanitizer looks at an object by a pipe, the first time it is called
+  p.right_events.wait_messages(1);
   const auto to = resolve_numeric(parse_address(address)).found.at(0);
   const Descriptor newcomer(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   rlimit before{};
@@ -354,7 +355,7 @@ TEST_CASE("running out of descriptors delays newcomers and harms nobody") {
   const int connected = ::connect(newcomer.get(), to.get(), to.size);
   lines.wait_for("cannot accept connections on " + address);
   p.to_right->send(message(1));
-  p.right_events.wait_messages(1);
+  p.right_events.wait_messages(2);
   hogs.clear();
   setrlimit(RLIMIT_NOFILE, &before);
   CHECK(connected == 0);
