@@ -1,5 +1,5 @@
-// What layers of convolutions have in common: sizes and modes that are checked, initial values, and padding
-// that is no zeros.
+// Layers of convolutions share this: checks of sizes and modes, initial values, and padding with other values
+// than zeros.
 #pragma once
 #include <span>
 #include <string>

@@ -81,7 +81,7 @@ class Module {
   virtual void members(Members& m) { static_cast<void>(m); }
   /// Draws new initial values for all parameters, in order. The default asks the children.
   virtual void reset(Generator& generator);
-  /// What it is, for tables: "Linear(784, 128)". The name of the class, unless it says more.
+  /// Describes it in tables, as "Linear(784, 128)"; the name of the class, unless it says more.
   virtual std::string str() const;
 
   /// All parameters, once each: a tensor that is shared has its first name.

@@ -1,4 +1,4 @@
-// What the tables of modules by name are made with.
+// The tables of modules by name are made with this.
 #pragma once
 #include <memory>
 #include <vector>

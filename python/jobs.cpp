@@ -1,6 +1,7 @@
 // Jobs in Python: loops that go on from their last checkpoint.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include "core/base/error.h"
 #include "core/codec/keep.h"
@@ -97,7 +98,7 @@ bool advance(LoopObject& loop, const Loop& all, std::optional<Iterator>& at, std
   return more;
 }
 
-// Within a function of Python: what says that a worker was lost is that for the job, too.
+// An error of Python that says a worker was lost says so to the job, too.
 void call_step(const nb::callable& step) {
   const nb::gil_scoped_acquire lock;
   try {
@@ -105,7 +106,9 @@ void call_step(const nb::callable& step) {
   } catch (const nb::python_error& e) {
     const nb::object kind = nb::getattr(e.value(), "kind", nb::none());
     if (!nb::isinstance<nb::str>(kind) || nb::cast<std::string>(kind) != name(ErrorKind::disconnected)) throw;
-    throw Error(ErrorKind::disconnected, nb::cast<std::string>(e.value().attr("message")));
+    throw Error(ErrorKind::disconnected, nb::cast<std::string>(e.value().attr("message")),
+                nb::cast<std::vector<std::string>>(e.value().attr("trail")),
+                nb::cast<std::string>(e.value().attr("worker")));
   }
 }
 

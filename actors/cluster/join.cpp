@@ -22,7 +22,7 @@ constexpr Duration kLastWord = std::chrono::milliseconds(500);
 
 double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
 
-// Seats are numbered from here on, or behind the workers of a large start: launchers give those below.
+// Seats are numbered from here on, or twice as far as the start has workers: launchers number from there.
 constexpr WorkerId kFirstSeat = 1000;
 
 // Of a newcomer and those that are there, on other hosts: which one cannot be reached; empty: all can.
@@ -51,7 +51,7 @@ Coordinator::Coordinator(Worker& worker, Member self, uint32_t world, bool elast
       world_(world),
       elastic_(elastic),
       invitation_(std::move(invitation)),
-      next_seat_(std::max(kFirstSeat, world + kFirstSeat / 10)),
+      next_seat_(std::max(kFirstSeat, 2 * world)),
       admission_(worker),
       joined_(world, false),
       heard_(world, false) {
@@ -64,7 +64,9 @@ Coordinator::Coordinator(Worker& worker, Member self, uint32_t world, bool elast
     if (!elastic_)
       throw_invalid(
           "[cluster] this job takes in nobody after its start: start it with --elastic of troupe run");
-    return {next_seat_++, invitation_.job, invitation_.terms};
+    WorkerId seat = next_seat_++;
+    while (worker_.members().find(seat)) seat = next_seat_++;
+    return {seat, invitation_.job, invitation_.terms};
   });
   kLeave.serve_later(worker_, [this](const Ref<Invocation>& call) {
     if (!elastic_) throw_invalid("[cluster] is not elastic: nobody leaves before the end");

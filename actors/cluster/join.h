@@ -13,7 +13,7 @@
 
 namespace troupe::internal::actors {
 
-/// What worker 0 says to newcomers of an elastic job.
+/// Worker 0 says this to newcomers of an elastic job.
 struct Invitation {
   std::string program;     ///< build of the program that all run; empty: not compared
   std::string job, terms;  ///< as Seat has them

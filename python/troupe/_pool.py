@@ -3,7 +3,19 @@ from . import _core
 from ._cluster import as_completed
 
 
-class Pool:
+class _Called:
+    """Its methods are those of an actor, by call()."""
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *args, **kwargs: self.call(name, *args, **kwargs)
+
+    def __call__(self, *args, **kwargs):
+        return self.call("forward", *args, **kwargs)
+
+
+class Pool(_Called):
     """Actors of one type, or of a module, that do the same work: whoever is lost is made again elsewhere, and calls wait or run again.
 
     pool = troupe.Pool(cluster, "Rollout", 6, size=8): Rollout(6), dealt out to the workers. Options: size, on (workers), at_once, restart
@@ -66,20 +78,12 @@ class Pool:
     def __len__(self):
         return len(self._core)
 
-    def __getattr__(self, name):
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return lambda *args, **kwargs: self.call(name, *args, **kwargs)
-
-    def __call__(self, *args, **kwargs):
-        return self.call("forward", *args, **kwargs)
-
     def close(self):
         """Its members go; calls that wait fail."""
         self._core.end()
 
 
-class _Member:
+class _Member(_Called):
     """A place in a pool: after a loss it is the new actor."""
 
     def __init__(self, core, index):
@@ -93,11 +97,3 @@ class _Member:
     def call(self, method, *args, **kwargs):
         """A future of what this member gives."""
         return self._core.call(method, self.index, *args, **kwargs)
-
-    def __getattr__(self, name):
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return lambda *args, **kwargs: self.call(name, *args, **kwargs)
-
-    def __call__(self, *args, **kwargs):
-        return self.call("forward", *args, **kwargs)

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "core/base/error.h"
+#include "net/rendezvous.h"
 #include "tools/flags/flags.h"
 #include "tools/launch/job.h"
 #include "tools/launch/process.h"
@@ -65,7 +66,7 @@ std::optional<int> parse(std::vector<std::string> arguments, JoinOptions& option
   return std::nullopt;
 }
 
-// What the job's own workers are told by their launcher, as far as it is known here.
+// A launcher tells its workers this; here it is known but for the number.
 LaunchEnvironment job_of(const JoinOptions& options) {
   const auto environment =
       LaunchEnvironment::read([&](const std::string& name) -> std::optional<std::string> {
@@ -88,7 +89,8 @@ void become(const std::string& program, const JoinOptions& options, const Launch
   if (!seat.job.empty()) variables.emplace_back("TROUPE_JOB", seat.job);
   if (seat.elastic) variables.emplace_back("TROUPE_ELASTIC", seat.elastic->text());
   auto words = options.command;
-  auto environment = environment_with(variables, {"TROUPE_TOKEN_FILE", "TROUPE_JOB", "TROUPE_ELASTIC"});
+  auto environment = environment_with(
+      variables, {"TROUPE_TOKEN_FILE", "TROUPE_JOB", "TROUPE_ELASTIC", internal::net::kRendezvousVariable});
   words[0] = program;
   std::vector<char*> argv, envp;
   for (auto& word : words) argv.push_back(word.data());
