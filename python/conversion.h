@@ -55,5 +55,6 @@ void open_jobs(nb::module_& m);        ///< loops that go on from checkpoints
 void open_pools(nb::module_& m);       ///< pools of actors
 void open_language_models(nb::module_& m);
 void open_libraries(nb::module_& m);  ///< libraries of actors
+void open_drawing(nb::module_& m);    ///< charts
 
 }  // namespace troupe::python

@@ -17,4 +17,5 @@ NB_MODULE(_core, m) {
   open_pools(m);
   open_language_models(m);
   open_libraries(m);
+  open_drawing(m);
 }

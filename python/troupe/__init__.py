@@ -12,6 +12,7 @@ from ._core import load_safetensors, save_safetensors
 from ._jobs import Job, keep
 from ._libraries import load
 from ._parallel import DataParallel, Group, Pipeline, Pipelines, serve
+from ._drawing import Chart
 from ._pool import Pool
 from . import _extras, data, llm, nn, ops, optim, utils
 
