@@ -213,6 +213,11 @@ std::string RefTable::path_of_next(const std::string& kind) {
   return by + kind + "#" + std::to_string(counts_[kind]++);
 }
 
+void RefTable::count_anew() {
+  Lock lock(mutex_);
+  counts_.clear();
+}
+
 HandlePtr RefTable::refer(const actors::ActorCell& cell) {
   Lock lock(mutex_);
   if (!worker_ || !owner_.grant(cell.id(), cell.id().owner))

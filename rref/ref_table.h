@@ -52,6 +52,8 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   /// A path for the next thing of that kind that the current actor makes, or the program's own code here: the
   /// same in every run, wherever actors live, as long as each makes its things in the same order.
   std::string path_of_next(const std::string& kind);
+  /// Paths of the program's own things begin again.
+  void count_anew();
   /// While one is alive, what this thread spawns has that path, as if it were the actor that had it before:
   /// no count moves for it, nor the thread's stream of random numbers.
   class SpawnAs {

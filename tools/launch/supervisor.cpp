@@ -322,6 +322,7 @@ bool Supervisor::replaced(const Ending& ending) {
     say(ending.text());
     return true;
   }
+  if (driver_failed && (code == kNeverMet || code == kLostPeer)) return true;  // that is why
   if (phase_ != JobPhase::running || driver_failed) return false;
   const bool comes = ending.killed() || code == 128 + SIGTERM;
   if (!comes && code == kLostPeer) return false;

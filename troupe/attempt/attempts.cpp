@@ -10,7 +10,7 @@
 #include "actors/worker/worker.h"
 #include "autograd/distributed/optim/distributed_optimizer.h"
 #include "core/base/log.h"
-#include "troupe/launch/stop.h"
+#include "troupe/cluster/await_spare.h"
 
 namespace troupe::internal {
 namespace {
@@ -28,7 +28,7 @@ void watch_steps(Cluster& cluster, const std::shared_ptr<Vote>& vote) {
     if (is_of(cluster, optimizer->actors().front())) optimizer->set_watch(vote);
 }
 
-constexpr Duration kRest = seconds(30), kLook = std::chrono::milliseconds(100);
+constexpr Duration kRest = seconds(30);
 
 }  // namespace
 
@@ -263,19 +263,6 @@ Attempts::Event Attempts::undo() {
   return Event::done;
 }
 
-bool Attempts::wait_for_newcomer() {
-  const auto& worker = cluster_.worker();
-  const TimePoint until = worker.clock().now() + cluster_.elastic_job().wait;
-  for (;;) {
-    const Future<void> next = cluster_.worker().members().next_listed();
-    if (!cluster_.spares().empty()) return true;
-    while (!next.wait_for(kLook)) {
-      if (stop_asked()) return false;
-      if (worker.clock().now() >= until) return false;
-    }
-  }
-}
-
 // False: there are too few.
 bool Attempts::choose(const std::set<std::string>& absent) {
   const auto is_lost = [&](const std::string& w) { return !lives(w); };
@@ -298,12 +285,12 @@ bool Attempts::choose(const std::set<std::string>& absent) {
     if (cluster_.spares().empty() && few() && !lives(w)) {
       log::warning(fmt::format("[job] {} is lost, and {} of at least {} workers are there: waiting for one",
                                w, in_use(absent), cluster_.elastic_job().least));
-      (void)wait_for_newcomer();
+      (void)await_spare(cluster_);
     }
     if (!cluster_.spares().empty()) in_place_[w] = take();
   }
   const bool waits = std::ranges::none_of(absent, [&](const auto& w) { return lives(w); });
-  while ((few() && waits && wait_for_newcomer()) || may_grow()) free_.push_back(take());
+  while ((few() && waits && await_spare(cluster_)) || may_grow()) free_.push_back(take());
   return !waits || !few();
 }
 

@@ -64,7 +64,6 @@ class Attempts {
   std::string what_cannot_be_undone();
   /// Spares for those; waits for newcomers where there would be too few workers without.
   bool choose(const std::set<std::string>& absent);
-  bool wait_for_newcomer();
   std::vector<troupe::parallel::ReplicaSeat> seats(Set& set, const std::set<std::string>& absent);
   void seat_free(Set& set, std::vector<troupe::parallel::ReplicaSeat>& seats);
   void form_set(Set& set, const std::set<std::string>& absent);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <atomic>
 #include <charconv>
 #include <cstdlib>
 
@@ -57,7 +58,16 @@ int64_t restarts() {
   return attempt ? std::strtoll(attempt, nullptr, 10) : 0;
 }
 
+namespace {
+
+std::atomic<bool> begun_again{false};
+
+}  // namespace
+
+void note_started_again() { begun_again = true; }
+
 bool started_again() {
+  if (begun_again) return true;
   // Torchrun's agents do, and Slurm with a job that goes back into its queue.
   for (const char* name : {"TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"})
     if (const char* count = std::getenv(name); count && std::strtoll(count, nullptr, 10) > 0) return true;

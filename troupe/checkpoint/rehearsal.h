@@ -31,6 +31,8 @@ struct Rehearsal {
 int64_t restarts();
 /// Whether a launcher, any, has started this job before: what is in its folder is its own.
 bool started_again();
+/// The driver's function begins again, in this process.
+void note_started_again();
 /// What a program asks for, or what its rehearsal does.
 Checkpoints rehearsed(Checkpoints checkpoints);
 

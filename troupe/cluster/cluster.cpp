@@ -27,6 +27,7 @@
 #include "rref/ref_table.h"
 #include "troupe/checkpoint/job_messages.h"
 #include "troupe/checkpoint/job_saver.h"
+#include "troupe/checkpoint/rehearsal.h"
 #include "troupe/cluster/worker_stack.h"
 #include "troupe/launch/stop.h"
 #include "troupe/launch/stop_request.h"
@@ -337,7 +338,7 @@ std::vector<std::string> Cluster::workers() const {
   std::vector<std::string> names;
   const internal::Lock lock(members_mutex_);
   for (const auto& m : worker_->members().all())
-    if (!is_spare(m)) names.push_back(m.name);
+    if (!is_spare(m) && !let_go_.contains(m.name)) names.push_back(m.name);
   return names;
 }
 
@@ -378,7 +379,26 @@ std::vector<std::string> Cluster::leaving() const {
 }
 
 void Cluster::let_go(const std::string& worker) {
+  {
+    const internal::Lock lock(members_mutex_);
+    let_go_.insert(worker);
+  }
   (void)internal::kLetGo.tell(*worker_, worker_->members().id_of(worker));
+}
+
+void Cluster::begin_again() {
+  {
+    const internal::Lock lock(members_mutex_);
+    leave_between_steps_ = false;
+    for (const WorkerId id : worker_->members().lost()) of_before_.insert(id);
+  }
+  table_->count_anew();
+  internal::note_started_again();
+}
+
+bool Cluster::is_of_before(WorkerId worker) const {
+  const internal::Lock lock(members_mutex_);
+  return of_before_.contains(worker);
 }
 
 Future<void> Cluster::joined(const std::string& worker) {

@@ -140,6 +140,19 @@ class Cluster {
   std::vector<std::string> leaving() const;
   void let_go(const std::string& worker);
 
+  // ---- not for users: a driver's function that begins again
+  /// Waits until nothing is under way on those that live, drops all names, and lets everybody go that asked to
+  /// leave. What is left then that somebody made, in a sentence; empty: nothing.
+  std::string clear(TimePoint deadline);
+  /// Whatever is made from now on has the names that the first things had, and jobs go on from their
+  /// checkpoints.
+  void begin_again();
+  /// Lost or let go before that.
+  bool is_of_before(WorkerId worker) const;
+  /// A job has made a checkpoint.
+  void note_commit() { ++commits_; }
+  int64_t commits() const { return commits_; }
+
  protected:
   explicit Cluster(const ClusterOptions& options, const ElasticJob& elastic = {});
   /// Lets no newcomer in any more. Ready when nobody is being let in.
@@ -168,10 +181,13 @@ class Cluster {
   mutable internal::Mutex members_mutex_;
   std::set<std::string> used_spares_ TROUPE_GUARDED_BY(members_mutex_);
   std::set<std::string> leaving_ TROUPE_GUARDED_BY(members_mutex_);
+  std::set<std::string> let_go_ TROUPE_GUARDED_BY(members_mutex_);
+  std::set<WorkerId> of_before_ TROUPE_GUARDED_BY(members_mutex_);
   bool leave_between_steps_ TROUPE_GUARDED_BY(members_mutex_) = false;
   std::optional<Error> settle_and_look(TimePoint deadline);
   void drop_names(TimePoint deadline);
   std::atomic<bool> ending_{false};
+  std::atomic<int64_t> commits_{0};
 };
 
 /// A worker process that drives nothing.

@@ -21,6 +21,7 @@
 #include "troupe/checkpoint/checkpoints.h"
 #include "troupe/checkpoint/job_messages.h"
 #include "troupe/checkpoint/rehearsal.h"
+#include "troupe/cluster/anew.h"
 #include "troupe/cluster/end_watch.h"
 #include "troupe/cluster/exit_code.h"
 #include "troupe/launch/stop.h"
@@ -137,7 +138,7 @@ int drive(Cluster& cluster, Signals& signals, EndWatch& watch, const std::functi
   });
   try {
     try {
-      driver(cluster);
+      internal::Anew(cluster).run(driver);
     } catch (const internal::RehearsalEnd&) {  // of its job
     }
     end_refused_child("the end of the driver's function");  // it has nothing to say for its parent

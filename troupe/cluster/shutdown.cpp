@@ -112,4 +112,16 @@ std::optional<Error> Cluster::settle_and_look(TimePoint deadline) {
   return problem;
 }
 
+std::string Cluster::clear(TimePoint deadline) {
+  for (const std::string& w : leaving()) let_go(w);
+  const auto settle = [&] { return internal::actors::quiesce(*worker_, deadline); };
+  for (const bool names : {false, true}) {
+    if (names) drop_names(deadline);
+    if (const auto why = settle(); why && why->kind() != ErrorKind::disconnected) return why->message();
+  }
+  (void)internal::actors::take_unheard(*worker_, deadline);
+  const auto alive = internal::actors::alive_everywhere(*worker_, deadline);
+  return alive.empty() ? "" : "of what the driver's function made there is still " + listed(alive);
+}
+
 }  // namespace troupe

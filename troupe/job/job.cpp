@@ -315,6 +315,7 @@ void Job::Parts::perform(const Committer::Actions& actions) {
         break;
       case Action::announce:
         internal::net::say_committed();
+        if (cluster_) cluster_->note_commit();
         try {
           folder_->prune(static_cast<int>(options_.keep));
         } catch (const Error& e) {

@@ -91,7 +91,7 @@ class JobWorkers {
     if (layout)
       for (const auto& [path, worker] : *layout) hosts.insert(worker);
     for (const WorkerId id : members.lost())
-      if (!layout || hosts.contains(members.name_of(id)))
+      if (!cluster_->is_of_before(id) && (!layout || hosts.contains(members.name_of(id))))
         throw Error(*members.loss(id)).with_worker(members.name_of(id));
     for (const auto& m : members.all()) hosts.erase(m.name);
     if (!hosts.empty())
