@@ -7,6 +7,7 @@
 #include "core/codec/keep.h"
 #include "python/cluster.h"
 #include "script/data_sets.h"
+#include "troupe/cluster/anew.h"
 #include "troupe/job/job.h"
 #include "troupe/launch/stop.h"
 #include "troupe/launch/stop_request.h"
@@ -99,7 +100,8 @@ bool advance(LoopObject& loop, const Loop& all, std::optional<Iterator>& at, std
 }
 
 // An error of Python that says a worker was lost says so to the job, too.
-void call_step(const nb::callable& step) {
+template <class F>
+void call_step(const F& step) {
   const nb::gil_scoped_acquire lock;
   try {
     step();
@@ -115,6 +117,28 @@ void call_step(const nb::callable& step) {
 void attempt(const JobObject& j, const nb::callable& step) {
   const nb::gil_scoped_release free;
   j.job->attempt([&] { call_step(step); });
+}
+
+// The driver's function, until it has come to its end; what it gave.
+nb::object run_driver(const ClusterPtr& c, const nb::callable& driver, const nb::object& cluster) {
+  (void)c->session();
+  nb::object out = nb::none();
+  const auto call = [&] { out = driver(cluster); };
+  if (c->cluster->elastic_job().start == 0) return call(), out;
+  const nb::gil_scoped_release free;
+  internal::Anew(*c->cluster).run([&](Cluster& all) {
+    if (!c->session_of) c->session_of = std::make_unique<script::Session>(all);
+    try {
+      call_step(call);
+    } catch (const Error&) {  // a loss, and whatever its frames held is gone
+      const nb::gil_scoped_acquire lock;
+      PyGC_Collect();
+      const nb::gil_scoped_release free_again;
+      c->end_session();
+      throw;
+    }
+  });
+  return out;
 }
 
 nb::object next_of(LoopObject& loop) {
@@ -144,6 +168,7 @@ void open_jobs(nb::module_& m) {
       .def_prop_ro("stopping", [](const JobObject& j) { return j.job->stopping(); });
   m.def("job", make_job);
   nb::class_<DictKeep>(m, "Keep").def(nb::init<nb::object>());
+  m.def("run_driver", run_driver);
   m.def("take_signal", [](int signal) { return internal::take_signal(signal); });
 }
 

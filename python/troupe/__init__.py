@@ -7,7 +7,7 @@ from ._errors import Error
 from ._tensor import (HookHandle, Size, Tensor, ValuesAndIndices, as_tensor, device, dtype, from_dlpack, from_numpy, from_torch, is_tensor,
                       manual_seed, tensor)
 from ._modes import autocast, autograd, enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
-from ._cluster import Actor, Cluster, Future, Step, as_completed, wait_all
+from ._cluster import Actor, Cluster, Future, Step, as_completed, launch, wait_all
 from ._core import load_safetensors, save_safetensors
 from ._jobs import Job, keep
 from ._libraries import load

@@ -103,6 +103,17 @@ class Cluster:
         return "<cluster of %s>" % ", ".join(self.workers) if self._core.is_open else "<cluster, shut down>"
 
 
+def launch(driver, workers=None, **options):
+    """Makes a Cluster(workers, **options), calls driver(cluster), shuts the cluster down, and gives what the driver gave.
+
+    Under `troupe run --elastic`, with a folder of checkpoints, the driver is called again if it comes to its end because a worker was
+    lost: in the same process, on the workers that are there, and its Job goes on from the newest checkpoint. Actors that something
+    outside the driver refers to keep it from that.
+    """
+    with Cluster(workers, **options) as cluster:
+        return _core.run_driver(cluster._core, driver, cluster)
+
+
 class _Context:
     """The step, while it is entered; it may be entered once."""
 

@@ -2,6 +2,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 import unittest
 
@@ -82,6 +83,51 @@ class Attempts(unittest.TestCase):
         self.assertIn("w1 is lost: w3 takes its place, and the step is made again", wild.stderr)
         self.assertEqual(len(calm.stdout.splitlines()), 10)
         self.assertEqual(wild.stdout, calm.stdout)
+
+    @unittest.skipUnless(os.path.exists(COMMAND), "the troupe command is not built here")
+    def test_a_driver_begins_again_from_its_checkpoint_where_an_actor_of_one_copy_is_lost(self):
+        runs = []
+        for dies in (-1, 6):
+            with tempfile.TemporaryDirectory() as folder:
+                runs.append(launched(["-n", "3", "--elastic"],
+                                     TRAINS[:TRAINS.index("def train")] + ONE_COPY.replace("DIES_IN", str(dies)).replace("FOLDER", folder)))
+        calm, wild = runs
+        self.assertEqual((calm.returncode, wild.returncode), (0, 0), calm.stderr + wild.stderr)
+        self.assertIn("w1 is lost: the program begins again in its processes, on w0, w2, w3", wild.stderr)
+        lines = [line for line in wild.stdout.splitlines() if line.startswith("step")]
+        self.assertEqual(sorted(set(lines)), sorted(calm.stdout.splitlines()))
+        self.assertGreater(len(lines), 10)
+
+    def test_launch_gives_what_the_driver_gave_and_ends_the_cluster(self):
+        clusters = []
+        self.assertEqual(troupe.launch(lambda c: clusters.append(c) or len(c.workers), workers=2), 2)
+        self.assertIn("shut down", repr(clusters[0]))
+        with self.assertRaises(ZeroDivisionError):
+            troupe.launch(lambda c: 1 / 0, workers=2)
+
+
+ONE_COPY = """
+died = []
+
+def train(cluster):
+    troupe.manual_seed(1)
+    layers = [cluster.spawn(nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Dropout(0.1)), worker) for worker in cluster.workers[1:]]
+    optimizer, job = troupe.optim.Adam(layers, lr=0.01), troupe.Job(cluster)
+    for i in job.steps(10):
+        if i == DIES_IN and not died:
+            died.append(i)
+            kill(1)
+        with cluster.context() as context:
+            y = troupe.full((6, 4), i / 7)
+            for layer in layers:
+                y = layer(y)
+            loss = F.mse_loss(y, troupe.zeros(6, 4))
+            context.backward(loss)
+            optimizer.step()
+        print("step", i, loss.item().hex(), flush=True)
+
+troupe.launch(train, checkpoint="FOLDER", every=4)
+"""
 
 
 # Told by its variables from what other jobs run here.
