@@ -103,12 +103,15 @@ TEST_CASE("a program begins again with fewer workers where that is enough", "[pr
 }
 
 TEST_CASE("a program that loses workers and comes no further ends", "[process]") {
-  Run run({"-n", "4", "--elastic"}, {"PLAN=-1:w3;-1:w4;-1:w5;-1:w6"});
+  std::string plan = "PLAN=-1:w3";
+  for (int i = 4; i < 14; ++i) plan += ";-1:w" + std::to_string(i);
+  Run run({"-n", "4", "--elastic"}, {plan});
   const int code = run.exit_code();
   INFO(run.output << run.errors);
   CHECK(code == 4);
-  CHECK(Process::count(run.errors, "begins again in its processes") == 3);
-  CHECK_THAT(run.errors, Contains("w6 is lost: workers were lost 4 times without a checkpoint between them"));
+  CHECK(Process::count(run.errors, "begins again in its processes") == 10);
+  CHECK_THAT(run.errors,
+             Contains("w13 is lost: workers were lost 11 times without a checkpoint between them"));
 }
 
 TEST_CASE("a program does not begin again while something of its first beginning is there", "[process]") {

@@ -2,9 +2,10 @@
 """Kills processes of jobs at random moments: workers, the driver, the launcher and its keeper; and stops some for a moment. However often, a job ends with the
 checkpoint that an undisturbed run ends with, bit for bit, and leaves no process behind.
 
-    kills.py BIN [--kills N] [--seed N] [--mean SECONDS] [--job NAME]... [--folder DIR]
+    kills.py BIN [--elastic] [--kills N] [--seed N] [--mean SECONDS] [--job NAME]... [--folder DIR]
 
-BIN is the folder of the built programs. ./dev soak kills calls it so.
+BIN is the folder of the built programs. ./dev soak kills calls it so. --elastic: under troupe run --elastic, workers but the driver, once
+there is a checkpoint: the job goes on in its processes, and is never started again.
 """
 import argparse, hashlib, json, os, pathlib, random, shutil, signal, struct, subprocess, sys, tempfile, time
 
@@ -17,6 +18,7 @@ JOBS = {
     "data_parallel": (4, ["data_parallel", "--epochs", "1", "--checkpoint-every", "5"]),
     "digits": (3, ["digits", "--epochs", "2", "--checkpoint-every", "10"]),
     "recommender": (7, ["recommender", "--steps", "120", "--batch", "64", "--checkpoint-every", "5"]),
+    "sharded": (4, ["sharded", "--steps", "40", "--width", "32", "--mesh", "dp=2,tp=2", "--shard", "all", "--checkpoint-every", "3", "text"]),
     "script": (0, ["troupe", "repl", "-n", "3", "--checkpoint-every", "10", SCRIPT]),
 }
 TEXT = "".join(f"{n} times {n + 1} is {n * n + n}. " for n in range(2000))  # what char_pipeline reads
@@ -58,7 +60,8 @@ def marked(mark):
 
 
 class Job:
-    def __init__(self, programs, name, folder):
+    def __init__(self, programs, name, folder, elastic=False):
+        self.elastic = elastic
         self.programs, self.folder, (self.processes, self.command) = programs, folder, JOBS[name]
         self.checkpoints = folder / "checkpoints"
         self.mark = f"{os.getpid()}-{folder.name}-{time.monotonic_ns()}"
@@ -73,7 +76,7 @@ class Job:
         program, *flags = self.command
         at = 0 if self.processes else 1  # behind the verb
         flags[at:at] = ["--checkpoint", str(self.checkpoints), *resume]
-        launch = [str(self.programs / "troupe"), "run", "-n", str(self.processes), "--max-restarts", "20"] if self.processes else []
+        launch = [str(self.programs / "troupe"), "run", "-n", str(self.processes), *(["--elastic"] if self.elastic else ["--max-restarts", "20"])] if self.processes else []
         self.launcher = subprocess.Popen(
             [*launch, str(self.programs / program), *flags],
             cwd=self.folder, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, env={**os.environ, MARK: self.mark})
@@ -83,7 +86,9 @@ class Job:
         there = marked(self.mark)
         there.pop(self.launcher.pid, None)
         victims = [(pid, f"w{rank}") for pid, rank in sorted(there.items()) if rank is not None]
-        if not self.processes:
+        if self.elastic:
+            victims = [(pid, who) for pid, who in victims if who != "w0"] if newest(self.checkpoints) else []
+        elif not self.processes:
             victims.append((self.launcher.pid, "w0"))
         elif rng.random() < 0.1:  # seldom, since a kill of these is one of all workers
             victims = [(pid, "keeper") for pid, rank in there.items() if rank is None] or victims
@@ -131,7 +136,7 @@ class Job:
             self.await_nothing_left()
             if code == 0:
                 return killed
-            if not killed or self.starts > len(killed) + 1:
+            if not killed or self.elastic or self.starts > len(killed) + 1:
                 raise AssertionError(f"ended with code {code}")
             self.start()
 
@@ -143,6 +148,7 @@ class Job:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", type=pathlib.Path, metavar="BIN")
+    parser.add_argument("--elastic", action="store_true")
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--mean", type=float, default=0.4, help="seconds between kills")
@@ -152,16 +158,16 @@ def main():
     base = args.folder or pathlib.Path(tempfile.mkdtemp(prefix="troupe-kills-"))
     programs, rng = args.programs.resolve(), random.Random(args.seed)
     wrong = 0
-    names = args.job or sorted(JOBS)
+    names = args.job or sorted(name for name, (processes, _) in JOBS.items() if processes or not args.elastic)
     for name in names:
-        reference = Job(programs, name, base / f"{name}-undisturbed")
+        reference = Job(programs, name, base / f"{name}-undisturbed", args.elastic)
         reference.run()
         expected = newest(reference.checkpoints)
         if not expected or not expected[1]:
             raise AssertionError(f"{name} has made no checkpoint: {reference.said()}")
         kills, jobs, who = -(-args.kills // len(names)), 0, {}
         while sum(who.values()) < kills and wrong < 5:
-            job = Job(programs, name, base / f"{name}-{jobs}")
+            job = Job(programs, name, base / f"{name}-{jobs}", args.elastic)
             jobs += 1
             failure = None
             try:

@@ -22,7 +22,7 @@ class Anew {
   void run(const std::function<void(Cluster&)>& driver);
 
   /// Beginnings in a row, without a checkpoint between them, that are too many.
-  static constexpr int64_t kMost = 3;
+  static constexpr int64_t kMost = 10;
 
  private:
   bool possible(const Error& why) const;
