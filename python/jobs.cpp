@@ -99,18 +99,28 @@ bool advance(LoopObject& loop, const Loop& all, std::optional<Iterator>& at, std
   return more;
 }
 
-// An error of Python that says a worker was lost says so to the job, too.
+// The error of ours that one of Python is, if it is one.
+std::optional<Error> error_of(const nb::python_error& e) {
+  const nb::object kind = nb::getattr(e.value(), "kind", nb::none());
+  if (!nb::isinstance<nb::str>(kind)) return {};
+  for (int k = 0; k < kErrorKindCount; ++k)
+    if (nb::cast<std::string>(kind) == name(static_cast<ErrorKind>(k)))
+      return Error(static_cast<ErrorKind>(k), nb::cast<std::string>(e.value().attr("message")),
+                   nb::cast<std::vector<std::string>>(e.value().attr("trail")),
+                   nb::cast<std::string>(e.value().attr("worker")));
+  return {};
+}
+
+// An error of Python that says a worker was lost says so to the job, too; `all`: others of ours as well.
 template <class F>
-void call_step(const F& step) {
+void call_step(const F& step, bool all = false) {
   const nb::gil_scoped_acquire lock;
   try {
     step();
   } catch (const nb::python_error& e) {
-    const nb::object kind = nb::getattr(e.value(), "kind", nb::none());
-    if (!nb::isinstance<nb::str>(kind) || nb::cast<std::string>(kind) != name(ErrorKind::disconnected)) throw;
-    throw Error(ErrorKind::disconnected, nb::cast<std::string>(e.value().attr("message")),
-                nb::cast<std::vector<std::string>>(e.value().attr("trail")),
-                nb::cast<std::string>(e.value().attr("worker")));
+    const auto ours = error_of(e);
+    if (!ours || (!all && ours->kind() != ErrorKind::disconnected)) throw;
+    throw Error(*ours);
   }
 }
 
@@ -129,8 +139,8 @@ nb::object run_driver(const ClusterPtr& c, const nb::callable& driver, const nb:
   internal::Anew(*c->cluster).run([&](Cluster& all) {
     if (!c->session_of) c->session_of = std::make_unique<script::Session>(all);
     try {
-      call_step(call);
-    } catch (const Error&) {  // a loss, and whatever its frames held is gone
+      call_step(call, true);
+    } catch (const Error&) {  // Whatever the frames of the driver held goes.
       const nb::gil_scoped_acquire lock;
       PyGC_Collect();
       const nb::gil_scoped_release free_again;

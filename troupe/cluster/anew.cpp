@@ -38,8 +38,9 @@ void Anew::run(const std::function<void(Cluster&)>& driver) {
   }
 }
 
+// What a loss leads to elsewhere may come first: a pass that was given up.
 bool Anew::possible(const Error& why) const {
-  return why.kind() == ErrorKind::disconnected && cluster_.elastic_job().start > 0 &&
+  return why.kind() != ErrorKind::invalid && cluster_.elastic_job().start > 0 &&
          !cluster_.checkpoints().dir.empty() && !stop_asked() && !in_refused_child();
 }
 
