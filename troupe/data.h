@@ -13,4 +13,5 @@
 #include "data/formats/npy.h"
 #include "data/formats/safetensors.h"
 #include "data/formats/summary.h"
+#include "data/streams/feed.h"
 #include "troupe/troupe.h"

@@ -7,8 +7,10 @@
 #include "data/datasets/loader.h"
 #include "data/datasets/prefetch.h"
 #include "data/datasets/text.h"
+#include "data/datasets/token_file.h"
 #include "data/formats/npy.h"
 #include "data/formats/safetensors.h"
+#include "data/streams/feed.h"
 #include "ops/operators.h"
 #include "tests/support/folder.h"
 
@@ -65,6 +67,25 @@ TEST_CASE("the guide's readers", "[data][guide]") {
     const datasets::Dataset letters{datasets::images(images), datasets::labels(labels) - 1};
     CHECK(letters.y.to_vector<int64_t>() == std::vector<int64_t>{25, 0});
   }
+}
+
+TEST_CASE("the guide's feed", "[data][guide]") {
+  const Folder dir;
+  const std::string wiki = (dir.path / "wiki.bin").string(), code = (dir.path / "code.bin").string();
+  datasets::write_token_file(wiki, std::vector<int64_t>(100, 1));
+  datasets::write_token_file(code, std::vector<int64_t>(100, 2));
+  int64_t rows = 0, of_wiki = 0;
+  const auto tokens = datasets::mixed({{datasets::token_windows({wiki}, {.context = 8}), 0.7},
+                                       {datasets::token_windows({code}, {.context = 8}), 0.3}});
+  datasets::Feed feed(datasets::Pipeline(tokens).shuffle({.seed = 1}).batch(4).repeat(2),
+                      {.ahead = {.threads = 2}});
+  while (const auto batch = feed.next()) {  // tensor("x") and tensor("y") int64 [4, 8]
+    rows += batch->rows;
+    for (int64_t r = 0; r < batch->rows; ++r)
+      of_wiki += batch->tensor("x").select(0, r).to_vector<int64_t>()[0] == 1;
+  }
+  CHECK(rows == 48);
+  CHECK(of_wiki == 34);
 }
 
 TEST_CASE("the guide's orders and prefetch", "[data][guide]") {

@@ -7,8 +7,10 @@
 #include "core/base/log.h"
 #include "data/checkpoint/checkpoint_files.h"
 #include "data/datasets/digits.h"
+#include "data/streams/feed.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
+#include "tests/support/stopped_run.h"
 #include "tools/program.h"
 #include "troupe/troupe.h"
 
@@ -373,6 +375,34 @@ TEST_CASE("a program without a cluster, and a training's curves, go on with the 
   const auto whole = run({}, -1);
   (void)run({(folder.path / "run").string(), false, 4, 2}, 11);
   CHECK(run({(folder.path / "run").string(), true, 4, 2}, -1) == whole);
+}
+
+TEST_CASE("a feed goes on where the checkpoint was made, with other rows and threads") {
+  datasets::Dataset set{arange(97), arange(97)};
+  const auto run = [&](const Checkpoints& checkpoints, int64_t stop, int64_t rows) {
+    datasets::Feed feed(
+        datasets::Pipeline(datasets::in_memory(set)).shuffle({.seed = 4, .block = 8}).batch(rows).repeat(3),
+        {.ahead = {.threads = rows % 3 + 1}});
+    std::vector<int64_t> seen;
+    Job job(checkpoints);
+    for (const int64_t step : job.steps()) {
+      if (stop != Job::no_end && testing::has_stopped(checkpoints.dir, step, stop)) break;
+      const auto batch = feed.next();
+      if (!batch) break;
+      for (const int64_t i : batch->tensor("x").to_vector<int64_t>()) seen.push_back(i);
+    }
+    return seen;
+  };
+  const auto whole = run({}, Job::no_end, 5);
+  REQUIRE(whole.size() == 3 * 97);
+  const testing::Folder folder;
+  const std::string dir = (folder.path / "run").string();
+  const auto before = run({dir, false, 1, 2}, 12, 5);
+  const auto steps = static_cast<size_t>(testing::newest_step(dir));
+  REQUIRE(steps > 0);
+  auto all = std::vector<int64_t>(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(steps * 5));
+  for (const int64_t i : run({dir, true, 1, 2}, Job::no_end, 7)) all.push_back(i);
+  CHECK(all == whole);
 }
 
 TEST_CASE("a checkpoint that is not as it was written is refused, and the newest that is gets a name") {

@@ -1,0 +1,82 @@
+// Steps from samples of a source to batches: in an order that is random and known, so that any place in it
+// can be gone back to.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/generator.h"
+#include "data/streams/source.h"
+
+namespace troupe::datasets {
+
+struct ShuffleOptions {
+  uint64_t seed = 0;  ///< each epoch has an order of its own, the same in every run
+  /// Samples that lie side by side and are read one after the other; of so many blocks `together` the samples
+  /// are mixed. Where reading is as fast anywhere, block 1 mixes them all.
+  int64_t block = 1024;
+  int64_t together = 64;
+};
+
+struct BatchOptions {
+  bool drop_last = false;  ///< leave out a last batch of an epoch that is not full
+  /// Fields whose first dimension becomes that of the longest in the batch, filled with this number; their
+  /// lengths are int64 [rows], by the field's name and "_length". Ranks have the same width.
+  std::map<std::string, double> pad = {};
+  int64_t pad_to = 1;  ///< that width is rounded up to a multiple of this
+};
+
+/// What a Feed does, in the order in which samples go through it: the order, the functions of map() and
+/// filter() as they were written, pack(), batch().
+///
+///   auto tokens = datasets::mixed({{datasets::token_windows({"wiki.bin"}), 0.7},
+///                                  {datasets::token_windows({"code.bin"}), 0.3}});
+///   datasets::Feed feed(datasets::Pipeline(tokens).shuffle({.seed = 1}).batch(32).repeat(2));
+///   Job job(cluster);
+///   for (int64_t step : job.steps()) {
+///     auto batch = feed.next();
+///     if (!batch) break;
+///     const Tensor x = batch->tensor("x"), y = batch->tensor("y");
+///     ...
+///   }
+///
+/// A value. Functions are called by the threads of a feed, several at once.
+class Pipeline {
+ public:
+  explicit Pipeline(SourcePtr source);
+
+  /// `invalid` for a block or a number of blocks below 1.
+  Pipeline& shuffle(const ShuffleOptions& options = {});
+  Pipeline& map(std::function<Sample(Sample)> f);
+  /// The function draws random numbers that are the sample's own: the same wherever and whenever it is made.
+  Pipeline& map(std::function<Sample(Sample, Generator&)> f);
+  Pipeline& filter(std::function<bool(const Sample&)> keeps);
+  /// Puts the int64 [n] tensors of one field behind each other and cuts them into rows of `length`: the
+  /// field, and "segment", which counts the samples in a row from 0: the mask of attention within samples is
+  /// where two are equal. Other fields go. What fills no row at the end of an epoch is left out.
+  Pipeline& pack(const std::string& field, int64_t length);
+  /// `invalid` for fewer than 1 row.
+  Pipeline& batch(int64_t rows, BatchOptions options = {});
+  Pipeline& repeat(int64_t epochs);
+  /// So many samples of each epoch, in its order, before functions see them.
+  Pipeline& take(int64_t samples);
+  /// Samples that cannot be read, or whose functions throw `invalid`, are left out and counted. Without it
+  /// the feed throws.
+  Pipeline& skip_broken(bool skips = true);
+
+ private:
+  friend class Feed;
+  using Step = std::function<std::optional<Sample>(Sample, Generator&)>;
+  SourcePtr source_;
+  std::optional<ShuffleOptions> shuffle_;
+  std::vector<Step> steps_;
+  bool filters_ = false, skips_broken_ = false;
+  std::string packed_;  // the field; empty: none
+  int64_t length_ = 0, rows_ = 1, epochs_ = 1, taken_;
+  BatchOptions batch_;
+};
+
+}  // namespace troupe::datasets
