@@ -51,11 +51,13 @@ inline constexpr Service<bool(RankAddress address)> kAsk{"collective.ask",
 inline constexpr Service<void(RankAddress address)> kOver{"collective.over"};
 /// Rank to rank: a tensor for whoever asks for one of that tag. Answered when it has been taken. (`use`: a
 /// number, by which the sender can withdraw it.)
-inline constexpr Service<void(RankAddress address, Tensor tensor)> kSend{"collective.send"};
+inline constexpr Service<void(RankAddress address, Tensor tensor)> kSend{"collective.send",
+                                                                         {.in_context = true}};
 /// Rank to rank: nobody has taken that tensor in time, or the sender has cancelled it.
 inline constexpr Service<void(RankAddress address)> kUnsend{"collective.unsend", {.timeout = Duration(0)}};
 /// Rank to its own worker: the next tensor of that tag from that rank, which is of worker `sender`. (`use`: a
 /// number, by which the rank can give up.)
-inline constexpr Service<Tensor(RankAddress address, WorkerId sender)> kReceive{"collective.receive"};
+inline constexpr Service<Tensor(RankAddress address, WorkerId sender)> kReceive{"collective.receive",
+                                                                                {.in_context = true}};
 
 }  // namespace troupe::internal::collective

@@ -16,6 +16,7 @@
 #include "collective/mail.h"
 #include "collective/nccl/device_operations.h"
 #include "collective/nccl/transfers.h"
+#include "collective/recorded.h"
 #include "collective/request.h"
 
 namespace troupe::internal::collective {
@@ -40,6 +41,7 @@ struct GroupCall {
   const Duration limit;  ///< zero: none
   const TimePoint end;
   Done done;
+  std::weak_ptr<RecordedOperation> recorded = {};  ///< kept by `done`
 
   Mutex mutex;
   std::optional<OperationId> now TROUPE_GUARDED_BY(mutex);  // the operation that is under way for it
@@ -76,6 +78,9 @@ class GroupEngine final : public actors::Extension {
   /// How long a call made here may take that is to take that long.
   Duration limit_of(const std::optional<Duration>& timeout) const;
   Mail& mail() { return mail_; }
+  /// Who records operations, which lives as long as this. Before any is called.
+  void record_by(OperationRecorder& recorder) { recorder_ = &recorder; }
+  OperationRecorder* recorder() const { return recorder_; }
 
   /// The operation of that tag, which is of a single use, fails on all members, whether they have called it
   /// or not.
@@ -161,6 +166,7 @@ class GroupEngine final : public actors::Extension {
       std::make_shared<Operations>();  // of actors that are members, too
   Operations& operations_ = *table_;
   Mail mail_;
+  OperationRecorder* recorder_ = nullptr;
   DeviceOperations devices_;
   Transfers transfers_;
   mutable Mutex mutex_;

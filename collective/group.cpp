@@ -9,6 +9,7 @@
 #include "actors/cluster/profiler.h"
 #include "collective/engine.h"
 #include "collective/schedule/choice.h"
+#include "core/graph/node.h"
 
 namespace troupe {
 
@@ -64,24 +65,45 @@ std::shared_ptr<internal::actors::Profiler::Span> span_of(Collective c, const Co
   return std::make_shared<internal::actors::Profiler::Span>(profiler, "group", what, frame().context);
 }
 
+// Null if no gradient goes through it.
+std::shared_ptr<RecordedOperation> record(const GroupEngine& engine, const GroupCall& call, size_t root,
+                                          const CollectiveOptions& options, const Group& group, Tensors& xs) {
+  if (xs.empty() || !engine.recorder()) return nullptr;
+  const GradMode mode(grad_enabled() && options.gradients);
+  CalledOperation called{.collective = call.collective,
+                         .op = options.op,
+                         .root = root,
+                         .group = call.group,
+                         .tag = call.tag,
+                         .at = call.at,
+                         .workers = {},
+                         .rows = options.rows};
+  for (const ObjectId& m : ids_of(group)) called.workers.push_back(m.owner);
+  return engine.recorder()->record(std::move(called), xs);
+}
+
 // Begins what `bring` gives for the call: a Request, or a Described.
 template <class T, class F>
-Future<T> begin(GroupEngine& engine, const GroupCallPtr& call, const CollectiveOptions& options, F bring) {
-  check_options(call->collective, options);
-  call->way = checked_way(call->collective, options);
-  auto brought = bring(call->at);
+Future<T> begin(GroupEngine& engine, const GroupCallPtr& call, const CollectiveOptions& options, Tensors xs,
+                const std::shared_ptr<RecordedOperation>& recorded, F bring) {
+  call->recorded = recorded;
+  auto brought = bring(std::move(xs), call->at);
   const Promise<T> promise;
   const Future<T> future = promise.future();
   promise.waits_for({call, 0, &let_go});
-  call->done = [promise, span = span_of(call->collective, options)](Result<Tensors> r) {
+  call->done = [promise, span = span_of(call->collective, options), recorded](Result<Tensors> r) {
     if (span) span->end();
+    if (recorded && !r.ok()) recorded->failed();
     if (!r.ok()) return (void)promise.fail(r.error());
-    if constexpr (std::is_void_v<T>)
+    if constexpr (std::is_void_v<T>) {
       promise.set();
-    else if constexpr (std::is_same_v<T, Tensor>)
-      promise.set(r.value().at(0));
-    else
-      promise.set(r.value());
+    } else {
+      const Tensors all = recorded ? recorded->gave(r.value()) : std::move(r.value());
+      if constexpr (std::is_same_v<T, Tensor>)
+        promise.set(all.at(0));
+      else
+        promise.set(all);
+    }
   };
   future.watch([call](const Result<T>& r) {
     if (!r.ok() && r.error().kind() == ErrorKind::cancelled) call->cancel();
@@ -92,11 +114,15 @@ Future<T> begin(GroupEngine& engine, const GroupCallPtr& call, const CollectiveO
 
 // What is refused here is one of the rank's calls all the same, and the others hear of it.
 template <class T, class F>
-Future<T> start(const Group& group, Collective c, const CollectiveOptions& options, F bring) {
+Future<T> start(const Group& group, Collective c, const CollectiveOptions& options, size_t root, Tensors xs,
+                F bring) {
   GroupEngine& engine = engine_here(name(c));
   const GroupCallPtr call = engine.call(group, c, options);
   try {
-    return begin<T>(engine, call, options, std::move(bring));
+    check_options(c, options);
+    call->way = checked_way(c, options);
+    const auto recorded = record(engine, *call, root, options, group, xs);
+    return begin<T>(engine, call, options, std::move(xs), recorded, std::move(bring));
   } catch (...) {
     engine.refuse(call, current_error());
     throw;
@@ -203,69 +229,86 @@ std::string Group::print(size_t bytes) const {
   return all;
 }
 
+namespace {
+
+// A tensor that is moved in stays the only handle of it.
+Tensors one(Tensor x) {
+  Tensors xs;
+  xs.push_back(std::move(x));
+  return xs;
+}
+
+}  // namespace
+
 Future<Tensor> Group::all_reduce(Tensor x, const CollectiveOptions& options) const {
-  return start<Tensor>(*this, Collective::all_reduce, options, [&](Standing at) {
-    Tensors xs;
-    xs.push_back(std::move(x));
-    return std::tuple(reduction_of(Collective::all_reduce, std::move(xs), options.op, 0, at));
-  });
+  return start<Tensor>(
+      *this, Collective::all_reduce, options, 0, one(std::move(x)), [&](Tensors xs, Standing at) {
+        return std::tuple(reduction_of(Collective::all_reduce, std::move(xs), options.op, 0, at));
+      });
 }
 
 Future<Tensors> Group::all_reduce(Tensors xs, const CollectiveOptions& options) const {
-  return start<Tensors>(*this, Collective::all_reduce, options, [&](Standing at) {
-    return std::tuple(reduction_of(Collective::all_reduce, std::move(xs), options.op, 0, at));
-  });
+  return start<Tensors>(
+      *this, Collective::all_reduce, options, 0, std::move(xs), [&](Tensors all, Standing at) {
+        return std::tuple(reduction_of(Collective::all_reduce, std::move(all), options.op, 0, at));
+      });
 }
 
 Future<Tensor> Group::reduce(Tensor x, size_t root, const CollectiveOptions& options) const {
-  return start<Tensor>(*this, Collective::reduce, options, [&](Standing at) {
-    Tensors xs;
-    xs.push_back(std::move(x));
-    return std::tuple(reduction_of(Collective::reduce, std::move(xs), options.op, root, at));
-  });
+  return start<Tensor>(
+      *this, Collective::reduce, options, root, one(std::move(x)), [&](Tensors xs, Standing at) {
+        return std::tuple(reduction_of(Collective::reduce, std::move(xs), options.op, root, at));
+      });
 }
 
 Future<Tensor> Group::reduce_scatter(Tensor x, const CollectiveOptions& options) const {
-  return start<Tensor>(*this, Collective::reduce_scatter, options, [&](Standing at) {
-    return std::tuple(reduce_scatter_of(std::move(x), options.op, options.rows, at));
-  });
+  return start<Tensor>(*this, Collective::reduce_scatter, options, 0, one(std::move(x)),
+                       [&](Tensors xs, Standing at) {
+                         return std::tuple(reduce_scatter_of(std::move(xs[0]), options.op, options.rows, at));
+                       });
 }
 
 Future<Tensor> Group::broadcast(Tensor x, size_t root, const CollectiveOptions& options) const {
-  return start<Tensor>(*this, Collective::broadcast, options,
-                       [&](Standing at) { return std::tuple(broadcast_of({x}, root, at)); });
+  return start<Tensor>(
+      *this, Collective::broadcast, options, root, one(std::move(x)),
+      [&](Tensors xs, Standing at) { return std::tuple(broadcast_of(std::move(xs), root, at)); });
 }
 
 Future<Tensors> Group::broadcast(Tensors xs, size_t root, const CollectiveOptions& options) const {
-  return start<Tensors>(*this, Collective::broadcast, options,
-                        [&](Standing at) { return std::tuple(broadcast_of(std::move(xs), root, at)); });
+  return start<Tensors>(
+      *this, Collective::broadcast, options, root, std::move(xs),
+      [&](Tensors all, Standing at) { return std::tuple(broadcast_of(std::move(all), root, at)); });
 }
 
 Future<Tensor> Group::scatter(Tensor x, size_t root, const CollectiveOptions& options) const {
-  return start<Tensor>(*this, Collective::scatter, options,
-                       [&](Standing at) { return std::tuple(scatter_of(x, root, options.rows, at)); });
+  return start<Tensor>(
+      *this, Collective::scatter, options, root, one(std::move(x)),
+      [&](const Tensors& xs, Standing at) { return std::tuple(scatter_of(xs[0], root, options.rows, at)); });
 }
 
 Future<Tensor> Group::gather(Tensor x, size_t root, const CollectiveOptions& options) const {
-  return start<Tensor>(*this, Collective::gather, options, [&](Standing at) {
-    return std::tuple(gather_of(Collective::gather, x, root, options.rows, at));
-  });
+  return start<Tensor>(*this, Collective::gather, options, root, one(std::move(x)),
+                       [&](const Tensors& xs, Standing at) {
+                         return std::tuple(gather_of(Collective::gather, xs[0], root, options.rows, at));
+                       });
 }
 
 Future<Tensor> Group::all_gather(Tensor x, const CollectiveOptions& options) const {
-  return start<Tensor>(*this, Collective::all_gather, options, [&](Standing at) {
-    return std::tuple(gather_of(Collective::all_gather, x, 0, options.rows, at));
-  });
+  return start<Tensor>(*this, Collective::all_gather, options, 0, one(std::move(x)),
+                       [&](const Tensors& xs, Standing at) {
+                         return std::tuple(gather_of(Collective::all_gather, xs[0], 0, options.rows, at));
+                       });
 }
 
 Future<Tensors> Group::all_to_all(Tensors xs, const CollectiveOptions& options) const {
-  return start<Tensors>(*this, Collective::all_to_all, options,
-                        [&](Standing at) { return std::tuple(all_to_all_of(std::move(xs), at)); });
+  return start<Tensors>(
+      *this, Collective::all_to_all, options, 0, std::move(xs),
+      [](Tensors all, Standing at) { return std::tuple(all_to_all_of(std::move(all), at)); });
 }
 
 Future<void> Group::barrier(const CollectiveOptions& options) const {
-  return start<void>(*this, Collective::barrier, options,
-                     [](Standing at) { return std::tuple(barrier_of(at)); });
+  return start<void>(*this, Collective::barrier, options, 0, {},
+                     [](const Tensors&, Standing at) { return std::tuple(barrier_of(at)); });
 }
 
 void Group::give_up(const std::string& tag, const Error& why) const {
@@ -288,8 +331,6 @@ Future<void> Group::send(Tensor x, size_t to, const std::string& tag, std::optio
   GroupEngine& engine = engine_here("send");
   check_peer("send", *this, to);
   if (!x.defined()) throw_invalid("[send] the tensor is undefined");
-  if (x.requires_grad())
-    throw_error(ErrorKind::unimplemented, "[send] no gradient goes through groups: bring x.detach()");
   return engine.mail().send(*this, std::move(x), to, tag, engine.limit_of(timeout));
 }
 

@@ -41,6 +41,8 @@ struct CollectiveOptions {
   /// How many rows each rank has of it, for reduce_scatter, scatter, gather and all_gather. Empty: they are
   /// divided as evenly as they can be, and gathered as they are.
   std::vector<int64_t> rows = {};
+  /// False: no gradient goes through it, as under NoGradGuard.
+  bool gradients = true;
   /// Of a call that names none.
   static const CollectiveOptions defaults;
 };
@@ -60,6 +62,11 @@ struct CollectiveOptions {
 /// if each member has one of its own, else by memory of the host. A tensor that is moved in, and that nobody
 /// else has, is used in place. All members get the same bits, on the CPU in every run. Any number of
 /// operations may be under way.
+///
+/// In an autograd::Context gradients go through them: each member gets those of what it brought, from all
+/// members whose results a loss depends on; the others count as zeros. They are recorded on all members, or
+/// on none (NoGradGuard, `gradients`), of tensors of floating dtypes, whether these need gradients or not,
+/// and may be differentiated twice; not through ReduceOp::min and max.
 ///
 /// No member is done before all have called. They fail on all members: `invalid`, with what two of them
 /// brought, if that does not fit together; with the error that one of them got, if its call alone was
@@ -143,8 +150,8 @@ class Group {
   /// it is.
   void give_up(const std::string& tag, const Error& why) const;
 
-  /// From one member to another, which asks for it by the same tag; in order. Ready when it has been taken;
-  /// at its deadline, or as it is cancelled, it is withdrawn.
+  /// From one member to another, which asks for it by the same tag; in order. Gradients go back. Ready when
+  /// it has been taken; at its deadline, or as it is cancelled, it is withdrawn.
   Future<void> send(Tensor x, size_t to, const std::string& tag = {},
                     std::optional<Duration> timeout = {}) const;
   Future<Tensor> receive(size_t from, const std::string& tag = {},

@@ -50,6 +50,17 @@ Future<T> withdrawable(const Future<U>& coming, bool is_dropped_with_future, std
   return future;
 }
 
+// Without the deadline of a call; in an autograd context as its actor, for gradients.
+CallFrame frame_of_mail(actors::Worker& worker) {
+  CallFrame f{&worker};
+  if (!frame().context) return f;
+  f.context = frame().context;
+  f.actor = frame().actor;
+  f.what = frame().what;
+  f.nodes = frame().nodes;
+  return f;
+}
+
 }  // namespace
 
 Mail::Mail(actors::Worker& worker) : worker_(worker) {
@@ -68,7 +79,7 @@ Mail::Mail(actors::Worker& worker) : worker_(worker) {
 Future<void> Mail::send(const Group& group, Tensor x, size_t to, const std::string& tag, Duration limit) {
   const RankAddress a{number_of(group), to, group.rank(), tag, ++tickets_};
   const WorkerId receiver = ids_of(group)[to].owner;
-  CallFrameScope neutral({&worker_});
+  const CallFrameScope scope(frame_of_mail(worker_));
   const auto sending = kSend.within(limit).ask_as(fmt::format("send to rank {} ({})", to, group.label(to)),
                                                   worker_, receiver, a, std::move(x));
   std::string in_vain = fmt::format(
@@ -85,7 +96,7 @@ Future<Tensor> Mail::receive(const Group& group, size_t from, const std::string&
   const RankAddress a{number_of(group), group.rank(), from, tag, ++tickets_};
   const WorkerId sender = ids_of(group)[from].owner;
   worker_.watch(sender);
-  CallFrameScope neutral({&worker_});
+  const CallFrameScope scope(frame_of_mail(worker_));
   const auto coming = kReceive.within(limit).ask_as(
       fmt::format("receive from rank {} ({})", from, group.label(from)), worker_, worker_.id(), a, sender);
   std::string in_vain = fmt::format(

@@ -20,8 +20,9 @@ struct Request {
   Elements elements = Elements();
   /// What the caller gets, from `elements` at the end.
   std::function<Tensors(const Elements&)> result = {};
-  Device device = cpu;   ///< of the elements
-  DeviceWork work = {};  ///< of that device, if Signature::on_devices
+  std::vector<int64_t> rows = {};  ///< of each rank, of what gather and all_gather give
+  Device device = cpu;             ///< of the elements
+  DeviceWork work = {};            ///< of that device, if Signature::on_devices
 
   size_t bytes() const { return signature.problem.elements() * item_size(signature.dtype); }
   /// What came is put in its place, or added to what is there and, if that completes a mean, divided.

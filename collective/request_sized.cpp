@@ -233,6 +233,7 @@ Request request_of(const Described& own, std::vector<Description> all, Standing 
     request.result = [](const Elements&) { return Tensors(1); };
     return request;
   }
+  request.rows = std::move(rows);
   request.elements.add({0, problem.elements()}, place(total));
   if (device.is_cpu()) request.elements.write(problem.block(r), {own.brings[0]});
   request.result = [](const Elements& e) { return e.tensors(); };

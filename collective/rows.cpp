@@ -10,9 +10,6 @@ namespace troupe::internal::collective {
 
 void check_tensor(std::string_view what, const Tensor& x) {
   if (!x.defined()) throw_invalid(fmt::format("[{}] the tensor is undefined", what));
-  if (x.requires_grad())
-    throw_error(ErrorKind::unimplemented,
-                fmt::format("[{}] no gradient goes through groups: bring x.detach()", what));
 }
 
 DType check_list(std::string_view what, const Tensors& xs) {

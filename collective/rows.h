@@ -15,7 +15,7 @@ struct Standing {
   size_t rank = 0, ranks = 1;
 };
 
-/// `invalid`, beginning with `what`, unless it is defined, and needs no gradient.
+/// `invalid`, beginning with `what`, unless it is defined.
 void check_tensor(std::string_view what, const Tensor& x);
 /// The same of each, which are of one dtype, that it returns, and on one device.
 DType check_list(std::string_view what, const Tensors& xs);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/distributed/group_gradients.h"
 #include "autograd/region.h"
 #include "autograd/waiting_step.h"
 
@@ -32,6 +33,15 @@ class GradientsInPass final : public PassGradients {
   const std::weak_ptr<ContextState> state_;
   const uint64_t context_, pass_;
 };
+
+std::string nothing_recorded(const std::string& worker, uint64_t pair) {
+  if (!(pair & kPairOfGroup))
+    return "[backward] worker " + worker + " has recorded no message of this number";
+  return "[backward] a rank of worker " + worker +
+         " has not recorded its part of an operation of a group, as the others have: all ranks call it in "
+         "one "
+         "autograd::Context, and all or none under NoGradGuard";
+}
 
 }  // namespace
 
@@ -65,7 +75,7 @@ void BackwardTask::run_exact() {
   region = state->find_region(pass, cell.get());
   if (!region) throw_invalid("[backward] gradients came for a part that none were expected for");
   if (phase == PassPhase::want) return want();
-  region->supply(roots, std::move(grads), *this, entered);
+  region->supply(roots, std::move(grads), *this, turn);
   take_captured();
 }
 
@@ -107,6 +117,7 @@ std::shared_ptr<BackwardTask> BackwardTask::next_of(const Waiting& of) {
   auto next = std::make_shared<BackwardTask>(outbox, head, state);
   next->cell = cell;
   next->entered = entered;
+  next->turn = turn;
   next->where = where;
   next->region = region;
   next->ticket = of.ticket;
@@ -123,7 +134,7 @@ void BackwardTask::expect() {
                    : std::make_shared<ActorRegion>(how());
   });
   watched = made && !region->inputs().empty();
-  for (Node* node : region->expect(roots, entered)) {
+  for (Node* node : region->expect(roots, turn)) {
     const auto& receive = dynamic_cast<ReceiveNode&>(*node);
     if (selects) state->note_exit(pass, receive.peer(), receive.pair(), {cell, node});
     send_back(*node, {});
@@ -174,6 +185,10 @@ void BackwardTask::send_back(Node& node, ValueList values) {
     throw_invalid(
         "[backward] the graph leads into another autograd context: a tensor received in one context was "
         "used in a loss of another; detach() it");
+  if ((receive.pair() & kPairOfGroup) && meeting() != pass)
+    throw_error(ErrorKind::unimplemented,
+                "[backward] gradients of operations of groups go in one pass of all ranks, and stages of a "
+                "pipeline have passes of their own: use the conversions of tensor parallelism in them");
   send(phase, receive.peer(), receive.pair(), std::move(values));
 }
 
@@ -221,9 +236,10 @@ void BackwardTask::enter(WorkerId from, uint64_t pair, ValueList values) {
     cell = found.cell;
   } else {
     const ContextState::Send send = state->find_send(pair);
-    if (!send.node) throw_invalid("[backward] worker " + here + " has recorded no message of this number");
+    if (!send.node) throw_invalid(nothing_recorded(here, pair));
     cell = send.cell;
     entered = pair;
+    turn = send.turn ? send.turn : pair;
     const size_t count = send.node->tensors().size();
     for (uint32_t i = 0; i < count && phase != PassPhase::finish && phase != PassPhase::want; ++i)
       roots.push_back({send.node, i});

@@ -45,6 +45,7 @@ struct BackwardTask final : TaskHead, internal::autograd::Sink {
   Node* exit = nullptr;  // what a message of phase want asks for; null: what leads to inputs here
   static constexpr uint64_t kRoots = ~uint64_t{0};
   uint64_t entered = kRoots;  // the pair that the message came by
+  uint64_t turn = kRoots;     // of these among others (Region::expect())
   bool watched = false;       // its actor has to be told when the pass goes on: it is over, or wants inputs
   std::vector<std::pair<WorkerId, uint64_t>> targets;  // who has to be told so, and by which pair
   Tensors grads;

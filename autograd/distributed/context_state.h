@@ -46,6 +46,7 @@ class ContextState {
     Ref<SendNode> node;
     std::shared_ptr<internal::actors::ActorCell> cell;  ///< null: recorded outside actors
     uint64_t pass = 0;  ///< the one that recorded it, with a message of its gradients; 0: a call did
+    uint64_t turn = 0;  ///< among the sends of this worker (Region::expect()); 0: its pair
   };
 
   /// Returns whether parts of the graph overlap; see shared(). `cancelled` if its pass was dropped.

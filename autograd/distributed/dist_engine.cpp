@@ -7,6 +7,7 @@ DistEngine::DistEngine(internal::actors::Worker& worker)
       outbox_(worker),
       contexts_(worker, [this](const ContextState& state, const Error& why) { passes_.end(state, why); }),
       recorder_(worker, contexts_),
+      group_gradients_(worker, contexts_, recorder_),
       runner_(outbox_, contexts_, [this](const auto&... report) { passes_.take_report(report...); }),
       passes_(outbox_, contexts_, runner_) {
   worker.add_metrics([this](internal::actors::Worker::Metrics& m) { add_metrics(m); });

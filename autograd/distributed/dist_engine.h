@@ -7,6 +7,7 @@
 // or a callback run.
 #pragma once
 #include "autograd/distributed/contexts.h"
+#include "autograd/distributed/group_gradients.h"
 #include "autograd/distributed/outbox.h"
 #include "autograd/distributed/passes.h"
 #include "autograd/distributed/recorder.h"
@@ -23,6 +24,7 @@ class DistEngine final : public internal::actors::Interceptor {
   internal::actors::Worker& worker() { return worker_; }
   Contexts& contexts() { return contexts_; }
   Passes& passes() { return passes_; }
+  GroupGradients& group_gradients() { return group_gradients_; }
 
   // ---- internal::actors::Interceptor
   void outgoing_call(const internal::actors::CallerState& caller, internal::net::Call& call) override {
@@ -53,6 +55,7 @@ class DistEngine final : public internal::actors::Interceptor {
   Outbox outbox_;
   Contexts contexts_;
   Recorder recorder_;
+  GroupGradients group_gradients_;
   TaskRunner runner_;
   Passes passes_;
 };

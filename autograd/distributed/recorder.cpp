@@ -42,6 +42,20 @@ internal::net::GradLink Recorder::record_send(uint64_t context, WorkerId to, Wor
   return {pair, indices, shared};
 }
 
+void Recorder::add_send(ContextState& state, uint64_t pair, WorkerId to, Edges edges,
+                        std::vector<std::pair<DType, Shape>> tensors,
+                        std::shared_ptr<internal::actors::ActorCell> cell) {
+  auto node = make_ref<SendNode>(to, pair, std::move(edges), std::move(tensors), send_nodes_);
+  state.add_send(pair, {.node = std::move(node), .cell = std::move(cell), .turn = ++last_pair_});
+  if (to != worker_.id()) state.add_peer(to);
+}
+
+Ref<ReceiveNode> Recorder::new_receive(ContextState& state, uint64_t context, uint64_t pair, WorkerId from,
+                                       uint64_t turn, uint32_t tensors) {
+  if (from != worker_.id()) state.add_peer(from);
+  return make_ref<ReceiveNode>(from, context, pair, turn, tensors, receive_nodes_);
+}
+
 // Tensors that leave keep no history on the way: the receiver attaches its own. (To another worker only
 // elements travel; a call within the worker would share the tensor itself.) `asked_by`: who has called for
 // them in this context, and so knows of this worker; or nobody.

@@ -21,6 +21,14 @@ class Recorder final : public internal::actors::Interceptor {
   void reply_not_sent(internal::actors::Invocation& invocation, internal::net::Reply& reply) override;
   void incoming_reply(const internal::actors::CallerState& caller, internal::net::Reply& reply) override;
 
+  /// What other messages than calls take away and bring, by numbers that both ends know. The tensors of a
+  /// send are the results behind `edges`, of the part of the graph that `cell` has.
+  void add_send(ContextState& state, uint64_t pair, WorkerId to, Edges edges,
+                std::vector<std::pair<DType, Shape>> tensors,
+                std::shared_ptr<internal::actors::ActorCell> cell);
+  Ref<ReceiveNode> new_receive(ContextState& state, uint64_t context, uint64_t pair, WorkerId from,
+                               uint64_t turn, uint32_t tensors);
+
   /// How many nodes are alive.
   int64_t send_nodes() const { return *send_nodes_; }
   int64_t receive_nodes() const { return *receive_nodes_; }

@@ -96,7 +96,7 @@ class ReducerState : public std::enable_shared_from_this<ReducerState> {
   Future<Tensor> scatter(size_t b, Tensors gradients, const CollectiveOptions& options) const;
   std::vector<std::pair<Tensor, Tensor>> unpack(size_t b, const Tensor& came) const;
   CollectiveOptions options_of(const std::string& tag) const {
-    return {.tag = tag, .single_use = true, .timeout = timeout};
+    return {.tag = tag, .single_use = true, .timeout = timeout, .gradients = false};
   }
 
   /// Whether the first member says in which order buckets are made, and of which parameters.

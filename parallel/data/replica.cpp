@@ -59,7 +59,8 @@ Task<Tensors> those_of_first(Group group, Tensors tensors, std::string tag) {
     Tensors brings;
     for (const size_t i : numbers) brings.push_back(tensors[i].detach());
     under_way.push_back(group.broadcast(
-        std::move(brings), 0, {.tag = tag + "/" + std::to_string(under_way.size()), .single_use = true}));
+        std::move(brings), 0,
+        {.tag = tag + "/" + std::to_string(under_way.size()), .single_use = true, .gradients = false}));
   }
   auto at = under_way.begin();
   for (const auto& [kind, numbers] : kinds) {

@@ -80,7 +80,7 @@ void CutParameters::give_up(const Error& why) {
 
 Future<Tensor> CutParameters::begin(size_t b, const std::string& tag) const {
   const CollectiveOptions options{
-      .tag = fmt::format("{}/{}", tag, b), .single_use = true, .timeout = timeout_};
+      .tag = fmt::format("{}/{}", tag, b), .single_use = true, .timeout = timeout_, .gradients = false};
   return cuts_[b].gather(group_, cuts_[b].cut(wholes(b)), options);
 }
 

@@ -350,17 +350,17 @@ Tensor PartPieces::whole_in(const Tensor& flat, size_t i) const {
 }
 
 Future<Tensor> PartPieces::gather(const tp::Meeting& at) const {
-  const CollectiveOptions options{.tag = at.tag};
+  const CollectiveOptions options{.tag = at.tag, .gradients = false};
   return cut_.gather(at.group, elements_, options);
 }
 
 Future<Tensor> PartPieces::gather_once(const std::string& tag) const {
-  const CollectiveOptions options{.tag = tag, .single_use = true};
+  const CollectiveOptions options{.tag = tag, .single_use = true, .gradients = false};
   return cut_.gather(group_, elements_, options);
 }
 
 Future<Tensor> PartPieces::scatter(Tensors gradients, const tp::Meeting& at) const {
-  const CollectiveOptions options{.tag = at.tag};
+  const CollectiveOptions options{.tag = at.tag, .gradients = false};
   return cut_.scatter(at.group, std::move(gradients), options);
 }
 

@@ -223,12 +223,12 @@ Future<Tensors> ConversionStep::begin_checked(Tensors grads, uint64_t pass) cons
     return Tensors{any_came.item() > 0 ? recorded.result(back, at, y) : Tensor()};
   };
   if (back.kind == Kind::sum) {
-    const CollectiveOptions options{.tag = at.tag};
+    const CollectiveOptions options{.tag = at.tag, .gradients = false};
     count_sent(Kind::sum, grad, at);
     return then(at.group.all_reduce(Tensors{grad.detach(), any}, options),
                 [result](const Tensors& sums) { return result(sums[0], sums[1]); });
   }
-  const CollectiveOptions options{.tag = at.of("whether any came").tag};
+  const CollectiveOptions options{.tag = at.of("whether any came").tag, .gradients = false};
   const std::vector<Future<Tensor>> both{converted(back, grad, at), at.group.all_reduce(any, options)};
   const auto done =
       all(both, OnError::at_once).then([result](const Tensors& y) { return result(y[0], y[1]); });

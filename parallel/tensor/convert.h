@@ -33,7 +33,9 @@ inline std::vector<int64_t> even_sizes(int64_t n, size_t ranks) { return interna
 // on all ranks. `layer` is for their texts. With TROUPE_CHECK_RANKS=1 the ranks compare what is whole,
 // forward and back.
 
-/// What a tensor is, over the ranks of a group, and what its gradient is then:
+/// What a tensor is, over the ranks of a group, and what its gradient is then. Operations of a Group know
+/// nothing of that, and each rank's loss counts by itself: all_gather is gather(), reduce_scatter is
+/// sum_scatter(), all_reduce is enter(sum()); a conversion sends less, as it knows what is equal on all ranks.
 ///
 ///     whole      equal on all ranks; the gradient is whole, equal and all of it on each
 ///     repeated   equal on all ranks, which use it each for itself; the gradient is partial

@@ -56,7 +56,7 @@ std::vector<Wrong> wrong_calls() {
       {"undefined", "undefined", all_reduce, [](G g, Tensor, O o) { return g.all_reduce(Tensor(), o); }},
       {"an empty list", "list is empty", all_reduce,
        [](G g, Tensor, O o) { return g.all_reduce(Tensors(), o); }},
-      {"a gradient", "no gradient goes through groups", all_reduce,
+      {"a gradient", "no autograd::Context is active", all_reduce,
        [](G g, Tensor x, O o) { return g.all_reduce(x.clone_data().requires_grad_(), o); }},
       {"a way", "not done by \"tree\"", all_reduce,
        [](G g, Tensor x, O o) { return g.all_reduce(x, with_way(o, "tree")); }},

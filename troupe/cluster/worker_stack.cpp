@@ -26,11 +26,12 @@ namespace {
 std::shared_ptr<internal::rref::RefTable> install_layers(internal::actors::Worker& worker) {
   internal::actors::Profiler::install(
       worker);  // first: it sees calls as they are made, and the others use it
-  autograd::DistEngine::install(worker);
+  auto& engine = autograd::DistEngine::install(worker);
   auto table = internal::rref::RefTable::install(
       worker);  // behind it: a result that autograd refuses is granted to nobody
   internal::install_optimized_actors(worker);
   internal::collective::GroupEngine::install(worker);
+  internal::collective::GroupEngine::of(worker).record_by(engine.group_gradients());
   internal::install_modules(worker);
   parallel::install_replicas(worker);
   parallel::install_pipeline(worker);
