@@ -1,0 +1,237 @@
+// Attention by a ring: keys and values go round, and meet the queries of one rank after the other.
+#include <fmt/format.h>
+
+#include <array>
+
+#include "actors/worker/start_task.h"
+#include "autograd/waiting_step.h"
+#include "collective/group_number.h"
+#include "core/graph/saved_tensor.h"
+#include "core/tensor/creation.h"
+#include "ops/ops.h"
+#include "parallel/context/attention.h"
+#include "parallel/tensor/meetings.h"
+
+namespace troupe::internal::cp {
+
+using troupe::cp::Positions;
+using troupe::tp::Meeting;
+using troupe::tp::MeetingsOfWorker;
+
+namespace {
+
+// What a rank has of queries, keys and values, or of their gradients; and what it is told.
+struct Ring {
+  Meeting at;
+  Sequence sequence;
+  AttentionOptions options;
+  size_t rank = 0;
+  Shape shape = {};  // of the own part: [batch, heads, some of time, width]
+
+  size_t ranks() const { return at.group.size(); }
+  Shape shape_of(size_t r) const {
+    Shape s = shape;
+    s[2] = sequence.sizes()[r];
+    return s;
+  }
+  // The rank whose keys and values are here before hop i.
+  size_t source(size_t i) const { return (rank + ranks() - i % ranks()) % ranks(); }
+};
+
+// To the next rank; from the one before come as many tensors of that shape.
+Future<Tensors> hop(const Ring& ring, const Meeting& at, size_t i, const Tensors& xs, const Shape& comes) {
+  const NoGradGuard off;
+  const Tensor empty_one = empty({0}, xs[0].options());
+  Tensors to(ring.ranks(), empty_one), flat;
+  for (const Tensor& x : xs) flat.push_back(ops::reshape(ops::contiguous(x), {x.numel()}));
+  to[(ring.rank + 1) % ring.ranks()] = ops::cat(flat, 0);
+  const auto moving = at.group.all_to_all(std::move(to), {.tag = at.of(fmt::format("hop {}", i)).tag});
+  const size_t from = (ring.rank + ring.ranks() - 1) % ring.ranks();
+  const Future<Tensors> came = moving.then([from, comes, n = xs.size()](const Tensors& all) {
+    const NoGradGuard guard;
+    Tensors out;
+    const int64_t each = comes.numel();
+    for (size_t k = 0; k < n; ++k)
+      out.push_back(ops::reshape(
+          ops::slice(all[from], 0, static_cast<int64_t>(k) * each, static_cast<int64_t>(k + 1) * each),
+          IntList(comes)));
+    return out;
+  });
+  came.watch([moving](const Result<Tensors>& r) {
+    if (!r.ok() && r.error().kind() == ErrorKind::cancelled) moving.cancel();
+  });
+  return came;
+}
+
+// A piece of the own queries and one of some keys, and whether the mask cuts through them.
+struct Meets {
+  Positions queries, keys;  // within the tensors
+  bool causal = false;
+};
+
+std::vector<Meets> meets(const Ring& ring, size_t source) {
+  const auto of = [](const std::vector<Positions>& all, size_t i) {
+    int64_t at = 0;
+    for (size_t k = 0; k < i; ++k) at += all[k].size;
+    return Positions{at, all[i].size};
+  };
+  const auto &mine = ring.sequence.of(ring.rank), &theirs = ring.sequence.of(source);
+  std::vector<Meets> all;
+  for (size_t a = 0; a < mine.size(); ++a)
+    for (size_t b = 0; b < theirs.size(); ++b)
+      if (!ring.options.causal || theirs[b].from <= mine[a].from)
+        all.push_back({of(mine, a), of(theirs, b), ring.options.causal && mine[a] == theirs[b]});
+  return all;
+}
+
+Tensor cut(const Tensor& x, const Positions& p) { return ops::slice(x, 2, p.from, p.end()); }
+
+ops::Attrs attributes(const Ring& ring, bool causal) {
+  return {{"causal", causal}, {"scale", ring.options.scale.value_or(0.0)}};
+}
+
+// The mix of values so far, and the logarithms of the sums; of pieces that follow each other.
+struct Mixed {
+  Tensor mix, logs;
+};
+
+// The sum is exp(a) + exp(b); the mixes are taken by their shares of it.
+Mixed merged(const Mixed& a, const Tensor& mix, const Tensor& logs) {
+  if (!a.mix.defined()) return {ops::to(mix, logs.dtype()), logs};
+  const Tensor top = ops::maximum(a.logs, logs);
+  const Tensor sum =
+      ops::add(top, ops::log(ops::add(ops::exp(ops::sub(a.logs, top)), ops::exp(ops::sub(logs, top)))));
+  const auto share = [&](const Tensor& l) { return ops::unsqueeze(ops::exp(ops::sub(l, sum)), -1); };
+  return {ops::add(ops::mul(a.mix, share(a.logs)), ops::mul(ops::to(mix, logs.dtype()), share(logs))), sum};
+}
+
+// Adds what the queries see of these keys. `so_far`: for each piece of the own positions.
+void attend(const Ring& ring, size_t source, const Tensor& q, const Tensors& kv, std::vector<Mixed>& so_far) {
+  const NoGradGuard off;
+  for (const Meets& m : meets(ring, source)) {
+    const Tensor inputs[] = {cut(q, m.queries), cut(kv[0], m.keys), cut(kv[1], m.keys)};
+    const Tensors out = ops::apply(ops::kAttention, inputs, attributes(ring, m.causal));
+    size_t piece = 0;
+    for (int64_t from = 0; from < m.queries.from; ++piece) from += ring.sequence.of(ring.rank)[piece].size;
+    so_far[piece] = merged(so_far[piece], out[0], out[1]);
+  }
+}
+
+// What is kept for the backward pass.
+struct Kept {
+  SavedTensor q, k, v, mix, logs;
+};
+
+Mixed joined(const std::vector<Mixed>& pieces, const Tensor& q) {
+  const NoGradGuard off;
+  Tensors mixes, logs;
+  for (const Mixed& m : pieces) mixes.push_back(m.mix), logs.push_back(m.logs);
+  if (mixes.empty()) return {q, ops::sum(q, {-1})};
+  return {ops::to(ops::cat(mixes, 2), q.dtype()), ops::cat(logs, 2)};
+}
+
+// Adds the gradients of some keys and values, and of the own queries.
+void attend_back(const Ring& ring, size_t source, const Tensor& grad, const Kept& kept, const Tensors& kv,
+                 Tensor& dq, Tensors& dkv) {
+  const NoGradGuard off;
+  const Tensor q = kept.q.get(), mix = kept.mix.get(), logs = kept.logs.get();
+  for (const Meets& m : meets(ring, source)) {
+    const Tensor own_logs = cut(logs, m.queries);
+    const Tensor inputs[] = {
+        cut(grad, m.queries), zeros_like(own_logs), cut(q, m.queries), cut(kv[0], m.keys),
+        cut(kv[1], m.keys),   cut(mix, m.queries),  own_logs};
+    const Tensors d = ops::apply(ops::kAttentionGrad, inputs, attributes(ring, m.causal));
+    const auto add_to = [](const Tensor& sum, const Positions& p, const Tensor& x) {
+      ops::add_(cut(sum, p), ops::to(x, sum.dtype()));
+    };
+    add_to(dq, m.queries, d[0]), add_to(dkv[0], m.keys, d[1]), add_to(dkv[1], m.keys, d[2]);
+  }
+}
+
+// Gradients of keys and values go along with them, and one hop more, home.
+Task<Tensors> back(Ring ring, std::shared_ptr<Kept> kept, Tensor grad, Meeting at) {
+  const Tensor q = kept->q.get();
+  const DType sums = compute_dtype(q.dtype());
+  const auto zero = [&](size_t r) { return zeros(ring.shape_of(r), {sums, q.device()}); };
+  Tensor dq = zero(ring.rank);
+  Tensors kv{kept->k.get(), kept->v.get()}, dkv{zero(ring.rank), zero(ring.rank)};
+  const size_t n = ring.ranks();
+  for (size_t i = 0; i < n; ++i) {
+    const Shape comes = ring.shape_of(ring.source(i + 1));
+    Future<Tensors> more;
+    if (i + 1 < n) more = hop(ring, at, 2 * i, kv, comes);
+    attend_back(ring, ring.source(i), grad, *kept, kv, dq, dkv);
+    const auto going = hop(ring, at, 2 * i + 1, dkv, comes);
+    if (i + 1 < n) kv = co_await more;
+    dkv = co_await going;
+  }
+  const NoGradGuard off;
+  const DType dtype = q.dtype();
+  co_return Tensors{ops::to(dq, dtype), ops::to(dkv[0], dtype), ops::to(dkv[1], dtype)};
+}
+
+class RingStep final : public internal::autograd::WaitingStep {
+ public:
+  RingStep(Edges inputs, Ring ring, std::shared_ptr<Kept> kept, TensorOptions options)
+      : ring_(std::move(ring)), kept_(std::move(kept)), options_(options) {
+    set_next(std::move(inputs));
+  }
+  std::string name() const override { return "ring_attention"; }
+  std::string detail() const override { return ring_.at.tag; }
+  uint64_t among() const override { return internal::collective::number_of(ring_.at.group); }
+  Future<Tensors> begin(Tensors grads, uint64_t pass) override {
+    if (grad_enabled())
+      throw_error(ErrorKind::unimplemented,
+                  "[ring_attention] it has no second derivative: leave out create_graph, or use Way::heads");
+    check_saved();
+    const Tensor grad = grads[0].defined() ? grads[0] : zeros(ring_.shape, options_);
+    return internal::actors::start_task<Tensors>(back(ring_, kept_, grad, ring_.at.in_pass(pass)));
+  }
+  void check_saved() const override {
+    if (!kept_)
+      throw_invalid(
+          "[ring_attention] what it kept for the backward pass was freed by one before: give that one "
+          "retain_graph");
+    for (const SavedTensor* saved : {&kept_->q, &kept_->k, &kept_->v, &kept_->mix})
+      if (saved->changed()) throw_invalid("[ring_attention] a tensor that it needs " + saved->complaint());
+  }
+  void release_saved() override { kept_ = nullptr; }
+
+ private:
+  const Ring ring_;
+  std::shared_ptr<Kept> kept_;
+  const TensorOptions options_;
+};
+
+}  // namespace
+
+Task<Tensor> ring_attention(Tensor q, Tensor k, Tensor v, Group group, Sequence sequence,
+                            AttentionOptions options) {
+  // Ranks may differ in whether what they bring needs a gradient: in a context all record it.
+  const bool needed = q.requires_grad() || k.requires_grad() || v.requires_grad();
+  const bool recorded = grad_enabled() && (needed || frame().context != 0);
+  Ring ring{MeetingsOfWorker::here("ring_attention")->next(group, "ring_attention", options.layer),
+            std::move(sequence), std::move(options), group.rank(), q.shape()};
+  const Tensor own_q = q.detach();
+  Tensors kv{k.detach(), v.detach()};
+  std::vector<Mixed> pieces(ring.sequence.of(ring.rank).size());
+  for (size_t i = 0; i < ring.ranks(); ++i) {
+    Future<Tensors> more;
+    const bool last = i + 1 == ring.ranks();
+    if (!last) more = hop(ring, ring.at, i, kv, ring.shape_of(ring.source(i + 1)));
+    attend(ring, ring.source(i), own_q, kv, pieces);
+    if (!last) kv = co_await more;
+  }
+  const Mixed mixed = joined(pieces, own_q);
+  if (!recorded) co_return mixed.mix;
+  const Tensor out = mixed.mix.detach();
+  Edges inputs;
+  for (const Tensor& x : {q, k, v}) inputs.push_back(x.requires_grad() ? x.gradient_edge() : Edge());
+  auto kept =
+      std::make_shared<Kept>(Kept{SavedTensor(q.detach()), SavedTensor(k.detach()), SavedTensor(v.detach()),
+                                  SavedTensor(mixed.mix), SavedTensor(mixed.logs)});
+  out.set_grad_fn({make_ref<RingStep>(std::move(inputs), std::move(ring), std::move(kept), q.options()), 0});
+  co_return out;
+}
+
+}  // namespace troupe::internal::cp

@@ -1,0 +1,7 @@
+// Context parallelism: attention over a sequence that is cut over ranks.
+#pragma once
+#include "parallel/context/attention.h"
+#include "parallel/context/sequence.h"
+#include "parallel/mesh/actor_mesh.h"
+#include "parallel/mesh/weighted_mean.h"
+#include "troupe/groups.h"
