@@ -20,26 +20,30 @@ namespace {
 
 using Sizes = std::vector<int64_t>;
 
-enum class Kind { enter, sum, gather, sum_scatter, cut, join, exchange };
+enum class Kind { enter, sum, gather, sum_scatter, cut, join, exchange, route };
 
 struct Conversion {
   Kind kind;
   int64_t dim = 0, to_dim = 0;  // along which it is cut; of an exchange: before, and after
+  // A route has here what comes from each rank, and what goes to each.
   Sizes sizes = {}, to_sizes = {};
   std::string layer = {};
 
   const char* name() const {
-    constexpr const char* names[] = {"enter", "sum", "gather", "sum_scatter", "cut", "join", "exchange"};
+    constexpr const char* names[] = {"enter", "sum",  "gather",   "sum_scatter",
+                                     "cut",   "join", "exchange", "route"};
     return names[static_cast<int>(kind)];
   }
   // The conversion of the gradients.
   Conversion back() const {
     constexpr Kind kinds[] = {Kind::sum,  Kind::enter, Kind::sum_scatter, Kind::gather,
-                              Kind::join, Kind::cut,   Kind::exchange};
+                              Kind::join, Kind::cut,   Kind::exchange,    Kind::route};
     const Kind k = kinds[static_cast<int>(kind)];
-    return kind == Kind::exchange ? Conversion{k, to_dim, dim, to_sizes, sizes, layer}
-                                  : Conversion{k, dim, to_dim, sizes, to_sizes, layer};
+    return moves() ? Conversion{k, to_dim, dim, to_sizes, sizes, layer}
+                   : Conversion{k, dim, to_dim, sizes, to_sizes, layer};
   }
+  // Each rank has something for each.
+  bool moves() const { return kind == Kind::exchange || kind == Kind::route; }
   bool waits() const { return kind != Kind::enter && kind != Kind::cut; }
   // Whether ranks may differ in whether what they bring needs a gradient. Then all record it.
   bool always_recorded() const { return kind != Kind::enter && kind != Kind::cut; }
@@ -90,7 +94,7 @@ void count_sent(Kind kind, const Tensor& x, const Meeting& at) {
     *at.sends += 2 * bytes * (n - 1) / n;
   else if (kind == Kind::gather || kind == Kind::join)
     *at.sends += bytes * (n - 1);
-  else if (kind == Kind::sum_scatter || kind == Kind::exchange)
+  else if (kind == Kind::sum_scatter || kind == Kind::exchange || kind == Kind::route)
     *at.sends += bytes * (n - 1) / n;
 }
 
@@ -101,7 +105,7 @@ Future<Tensor> exchanged(const Conversion& c, const Tensor& x, const Meeting& at
   std::vector<Shape> shapes;
   for (const int64_t size : c.sizes) {
     Shape shape = with_size(x, c.dim, size);
-    shape[static_cast<int>(c.to_dim)] = c.to_sizes[rank];
+    if (c.kind == Kind::exchange) shape[static_cast<int>(c.to_dim)] = c.to_sizes[rank];
     shapes.push_back(shape);
   }
   const CollectiveOptions options{.tag = at.tag};
@@ -118,7 +122,7 @@ Future<Tensor> converted(const Conversion& c, const Tensor& x, const Meeting& at
   const Tensor own = x.detach();
   if (!c.waits()) return Future<Tensor>::ready(converted_here(c, own, at.group.rank()));
   count_sent(c.kind, own, at);
-  if (c.kind == Kind::exchange) return exchanged(c, own, at);
+  if (c.moves()) return exchanged(c, own, at);
   const CollectiveOptions options{.tag = at.tag, .rows = c.kind == Kind::sum ? Sizes() : c.sizes};
   if (c.kind == Kind::sum) return at.group.all_reduce(own, options);
   const Tensor rows = to_front(own, c.dim);
@@ -349,6 +353,23 @@ Future<Tensor> exchange(const Tensor& x, const Group& group, int64_t from, int64
     throw_invalid(fmt::format("[exchange] {} is cut along dimension {} already", x.summary(), from));
   c.to_sizes = sizes_of_cut(c, x, c.to_dim, to_sizes, group.size());
   return convert_cut(std::move(c), x, group, from, from_sizes);
+}
+
+Future<Tensor> route(const Tensor& x, const Group& group, const std::vector<int64_t>& sent,
+                     const std::vector<int64_t>& received, std::string_view layer) {
+  Conversion c{.kind = Kind::route, .sizes = received, .to_sizes = sent, .layer = std::string(layer)};
+  check_defined(c, x);
+  if (alone(group)) return Future<Tensor>::ready(x);
+  checked_dim(c, x, 0);
+  const size_t n = group.size();
+  if (sent.size() != n || received.size() != n || std::ranges::min(sent) < 0 ||
+      std::ranges::min(received) < 0 || sent[group.rank()] != received[group.rank()] ||
+      std::accumulate(sent.begin(), sent.end(), int64_t{0}) != x.size(0))
+    throw_invalid(
+        fmt::format("[route] {} goes as {} rows, and {} come, on rank {} of {}: give a number for "
+                    "each rank, all rows together, and the same twice for the own",
+                    x.summary(), sent, received, group.rank(), n));
+  return convert(c, x, meet(c, group));
 }
 
 Future<Tensor> largest(const Tensor& x, const Group& group, std::string_view layer) {

@@ -35,7 +35,8 @@ inline std::vector<int64_t> even_sizes(int64_t n, size_t ranks) { return interna
 
 /// What a tensor is, over the ranks of a group, and what its gradient is then. Operations of a Group know
 /// nothing of that, and each rank's loss counts by itself: all_gather is gather(), reduce_scatter is
-/// sum_scatter(), all_reduce is enter(sum()); a conversion sends less, as it knows what is equal on all ranks.
+/// sum_scatter(), all_reduce is enter(sum()); a conversion sends less, as it knows what is equal on all
+/// ranks.
 ///
 ///     whole      equal on all ranks; the gradient is whole, equal and all of it on each
 ///     repeated   equal on all ranks, which use it each for itself; the gradient is partial
@@ -64,6 +65,11 @@ Future<Tensor> join(const Tensor& x, const Group& group, int64_t dim, const std:
 Future<Tensor> exchange(const Tensor& x, const Group& group, int64_t from, int64_t to,
                         const std::vector<int64_t>& from_sizes = {},
                         const std::vector<int64_t>& to_sizes = {});
+
+/// Rows of a cut one go to other ranks: sent[r] of them, which follow each other, to rank r; received[r] come
+/// from it, and lie in the order of the ranks. An all_to_all, forward and back.
+Future<Tensor> route(const Tensor& x, const Group& group, const std::vector<int64_t>& sent,
+                     const std::vector<int64_t>& received, std::string_view layer = {});
 
 /// The largest of the ranks' elements, place by place, on all of them; without a gradient.
 Future<Tensor> largest(const Tensor& x, const Group& group, std::string_view layer = {});

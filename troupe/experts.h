@@ -1,0 +1,6 @@
+// Mixtures of experts, of which each rank has some.
+#pragma once
+#include "parallel/experts/experts.h"
+#include "parallel/mesh/actor_mesh.h"
+#include "parallel/mesh/weighted_mean.h"
+#include "troupe/groups.h"
