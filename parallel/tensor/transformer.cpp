@@ -1,6 +1,9 @@
 #include "parallel/tensor/transformer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <numeric>
 
 #include "nn/mixed_heads.h"
 #include "ops/ops.h"
@@ -58,8 +61,11 @@ Part Attention::operator()(const Tensor& x) {
   if (!x.defined() || x.dim() != 3 || x.size(2) != width_)
     throw_invalid(
         fmt::format("[attention] the input is {}, expected [batch, time, {}]", x.summary(), width_));
-  const Tensor own = enter(x, group_, group_.size() > 1 ? str() : "");
-  const Tensor projected = ops::linear(own, in_proj_weight, in_proj_bias);
+  return of_repeated(enter(x, group_, group_.size() > 1 ? str() : ""));
+}
+
+Part Attention::of_repeated(const Tensor& x) {
+  const Tensor projected = ops::linear(x, in_proj_weight, in_proj_bias);
   const int64_t heads = sizes_[rank_];
   return out_proj(heads ? nn::mixed_heads(projected, heads, options_.causal, dropout_) : projected);
 }
@@ -116,7 +122,60 @@ Tensor TransformerEncoderLayer::attended(const Tensor& x, const Tensor& sum) {
 
 Part TransformerEncoderLayer::feed(const Tensor& x) {
   const Tensor wide = linear1(norm_first() ? norm2(x) : x);
-  return linear2(dropout(options_.activation == "gelu" ? ops::gelu(wide) : ops::relu(wide)));
+  return linear2(dropout(activated(wide)));
+}
+
+Tensor TransformerEncoderLayer::activated(const Tensor& wide) const {
+  return options_.activation == "gelu" ? ops::gelu(wide) : ops::relu(wide);
+}
+
+// Each rank uses the weights, which are copies, for its own positions.
+Tensor TransformerEncoderLayer::normed(const nn::LayerNorm& norm, const char* name,
+                                       const Tensor& piece) const {
+  nn::LayerNorm own = norm;
+  const std::string layer = str() + "." + name;
+  if (norm.weight.defined()) own.weight = enter(norm.weight, group_, layer + ".weight");
+  if (norm.bias.defined()) own.bias = enter(norm.bias, group_, layer + ".bias");
+  return own(piece);
+}
+
+// The rank's piece of the mask of one process.
+Tensor TransformerEncoderLayer::thinned(nn::Dropout& layer, const Tensor& piece,
+                                        const std::vector<int64_t>& times) const {
+  if (layer.idle()) return piece;
+  const auto rank = static_cast<ptrdiff_t>(group_.rank());
+  const int64_t time = std::accumulate(times.begin(), times.end(), int64_t{0}),
+                from = std::accumulate(times.begin(), times.begin() + rank, int64_t{0});
+  const NoGradGuard off;
+  const Tensor mask = layer(ones({piece.size(0), time, width_}, piece.options()));
+  const Tensor own = ops::slice(mask, 1, from, from + piece.size(1));
+  const GradMode on(true);
+  return ops::mul(piece, own);
+}
+
+Task<Tensor> TransformerEncoderLayer::of_pieces(Tensor x, std::vector<int64_t> times) {
+  const size_t n = std::max<size_t>(group_.size(), 1), rank = rank_in(group_);
+  if (!x.defined() || x.dim() != 3 || x.size(2) != width_ || times.size() != n || times[rank] != x.size(1))
+    throw_invalid(
+        fmt::format("[transformer] rank {} of {} has {}, and times {}: expected [batch, its time, {}]", rank,
+                    n, x.defined() ? x.summary() : "an undefined tensor", times, width_));
+  if (n == 1) {
+    Task<Tensor> whole = (*this)(x);
+    co_return co_await std::move(whole);
+  }
+  const auto gathering = gather(norm_first() ? normed(norm1, "norm1", x) : x, group_, 1, times);
+  const Tensor all = co_await gathering;
+  const auto attending = sum_scatter(self_attn.of_repeated(all), 1, times);
+  Tensor sum = co_await attending;
+  x = ops::add(x, thinned(dropout1, sum, times));
+  if (!norm_first()) x = normed(norm1, "norm1", x);
+  const auto again = gather(norm_first() ? normed(norm2, "norm2", x) : x, group_, 1, times);
+  const Tensor fed_in = co_await again;
+  const Tensor wide = ops::linear(fed_in, linear1.weight, linear1.bias);
+  const auto feeding = sum_scatter(linear2(dropout(activated(wide))), 1, times);
+  sum = co_await feeding;
+  x = ops::add(x, thinned(dropout2, sum, times));
+  co_return norm_first() ? x : normed(norm2, "norm2", x);
 }
 
 Tensor TransformerEncoderLayer::fed(const Tensor& x, const Tensor& sum) {

@@ -18,6 +18,8 @@ class Attention final : public nn::Module, public CutModule {
 
   /// Of x, which is whole, to itself: x [batch, time, width] -> a summand.
   Part operator()(const Tensor& x);
+  /// It does the same with x that is repeated, as gather() gives it.
+  Part of_repeated(const Tensor& x);
   /// Has its part of that one's elements from now on.
   void take(nn::MultiheadAttention& whole);
   void members(nn::Members& m) override;
@@ -53,6 +55,15 @@ class TransformerEncoderLayer : public nn::Module {
 
   /// x [batch, time, width], whole -> whole.
   Task<Tensor> operator()(Tensor x);
+  /// Sequence parallel (Korthikanti et al. 2022): x [batch, some of time, width] is cut along the time, of
+  /// which each rank has `times`, and so is the result. Norms, dropout and what they keep are divided over
+  /// the ranks; these gather and scatter where they summed, and send as much. Cut before the first block,
+  /// join behind the last one:
+  ///
+  ///   x = tp::cut(x, group, 1, times);
+  ///   x = co_await block.of_pieces(x, times);
+  ///   x = co_await tp::join(x, group, 1, times);
+  Task<Tensor> of_pieces(Tensor x, std::vector<int64_t> times);
   /// Its halves, each of which ends where the ranks sum; and what then comes of x and the sum.
   Part attend(const Tensor& x);
   Tensor attended(const Tensor& x, const Tensor& sum);
@@ -72,6 +83,10 @@ class TransformerEncoderLayer : public nn::Module {
  private:
   TransformerEncoderLayer(Group group, nn::TransformerEncoderLayer whole, int64_t width, int64_t heads,
                           const Options& options);
+
+  Tensor normed(const nn::LayerNorm& norm, const char* name, const Tensor& piece) const;
+  Tensor thinned(nn::Dropout& layer, const Tensor& piece, const std::vector<int64_t>& times) const;
+  Tensor activated(const Tensor& wide) const;
 
   Group group_;
   int64_t width_, heads_;

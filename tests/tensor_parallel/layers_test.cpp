@@ -52,7 +52,8 @@ struct WholeNet : nn::Module {
 
 struct CutNet : nn::Module {
   CutNet(const Group& tp, bool first, double dropout)
-      : words(tp, kWords, kWidth, {.dtype = float64}),
+      : group(tp),
+        words(tp, kWords, kWidth, {.dtype = float64}),
         block(tp, kWidth, kHeads, options_of(first, dropout)),
         head(tp, kWidth, kWords, {.dtype = float64}) {}
   Task<Tensor> loss(Tensor ids, Tensor y) {
@@ -61,7 +62,18 @@ struct CutNet : nn::Module {
     x = co_await block(x);
     co_return co_await head.cross_entropy(head(x), y);
   }
+  // The block has pieces of the sequence.
+  Task<Tensor> loss_of_pieces(Tensor ids, Tensor y, std::vector<int64_t> times) {
+    const tp::Part part = words(ids);
+    Tensor x = co_await part;
+    x = tp::cut(x, group, 1, times);
+    x = co_await block.of_pieces(x, times);
+    const auto joining = tp::join(x, group, 1, times);
+    x = co_await joining;
+    co_return co_await head.cross_entropy(head(x), y);
+  }
   void members(nn::Members& m) override { m("words", words), m("block", block), m("head", head); }
+  Group group;
   tp::VocabularyEmbedding words;
   tp::TransformerEncoderLayer block;
   tp::Head head;
@@ -70,6 +82,9 @@ struct CutNet : nn::Module {
 struct Rank : nn::ModuleActor<CutNet> {
   Rank(Mesh mesh, bool first, double dropout) : ModuleActor(mesh["tp"], first, dropout), mesh(mesh) {}
   Task<Tensor> loss(Tensor ids, Tensor y) { return net.loss(std::move(ids), std::move(y)); }
+  Task<Tensor> loss_of_pieces(Tensor ids, Tensor y, std::vector<int64_t> times) {
+    return net.loss_of_pieces(std::move(ids), std::move(y), std::move(times));
+  }
   std::map<std::string, Tensor> state() { return net.state_dict(); }
   std::map<std::string, Tensor> gradients() {
     std::map<std::string, Tensor> all;
@@ -98,8 +113,9 @@ struct Rank : nn::ModuleActor<CutNet> {
     net.reset(generator);
   }
   Mesh mesh;
-  static constexpr auto remote = methods<&Rank::loss, &Rank::state, &Rank::gradients, &Rank::load,
-                                         &Rank::part_of, &Rank::drift, &Rank::coordinate, &Rank::again>;
+  static constexpr auto remote =
+      methods<&Rank::loss, &Rank::loss_of_pieces, &Rank::state, &Rank::gradients, &Rank::load, &Rank::part_of,
+              &Rank::drift, &Rank::coordinate, &Rank::again>;
 };
 
 struct FewWordsNet : nn::Module {
@@ -205,6 +221,36 @@ TEST_CASE("a block, an embedding and a head on several ranks start and train as 
     whole->reset(generator);
     CHECK(difference_of(all(model.call<&Rank::state>()).get()[0], parts_of(model, whole->state_dict())[0]) ==
           "");
+  }
+}
+
+TEST_CASE("a block of pieces of a sequence does what one of whole sequences does") {
+  const bool first = GENERATE(true, false);
+  const double dropout = GENERATE(0.0, 0.4);
+  const std::vector<std::vector<int64_t>> cuts{{5}, {3, 2}, {0, 5}, {2, 2, 1}, {1, 0, 3, 1}};
+  for (const auto& times : cuts) {
+    const size_t n = times.size();
+    CAPTURE(first, dropout, times);
+    auto cluster = Cluster::in_process(static_cast<int>(n) + 1, hosting<Rank>());
+    std::vector<Place> places;
+    for (size_t r = 1; r <= n; ++r) places.emplace_back(static_cast<int>(r));
+    const Model model =
+        parallel::spawn<Rank>(cluster->here(), Mesh(*cluster, {{"tp", n}}, places), first, dropout);
+    Tensors losses;
+    std::vector<std::vector<std::map<std::string, Tensor>>> gradients;
+    for (const bool pieces : {false, true}) {
+      all(model.call<&Rank::again>(5)).get();  // masks, too
+      autograd::Context context(*cluster);
+      const Tensor loss = parallel::same_on_all(
+          pieces ? all(model.call<&Rank::loss_of_pieces>(ids_of_test(), targets_of_test(), times)).get()
+                 : all(model.call<&Rank::loss>(ids_of_test(), targets_of_test())).get());
+      context.backward(loss);
+      losses.push_back(loss.detach());
+      gradients.push_back(all(model.call<&Rank::gradients>()).get());
+    }
+    CHECK(difference(losses[1], losses[0], 1e-12, 0) == "");
+    for (size_t r = 0; r < n; ++r) CHECK(difference_of(gradients[1][r], gradients[0][r]) == "");
+    nothing_left(*cluster);
   }
 }
 
