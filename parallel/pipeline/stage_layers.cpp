@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/seed_stream.h"
 #include "parallel/tensor/convert.h"
 
 namespace troupe::parallel {
@@ -9,12 +10,19 @@ namespace troupe::parallel {
 StageLayers::StageLayers(const Mesh& mesh, size_t layers, std::string_view stages)
     : StageLayers(layers, mesh.coordinate(stages), mesh.size(stages)) {}
 
-StageLayers::StageLayers(size_t layers, size_t stage, size_t stages) : stage_(stage), stages_(stages) {
+StageLayers::StageLayers(size_t layers, size_t stage, size_t stages)
+    : stage_(stage), stages_(stages), layers_(layers), drawn_(current_stream().position()) {
   if (stage >= stages) throw_invalid(fmt::format("[stages] there is no stage {} of {}", stage, stages));
   const auto sizes = tp::even_sizes(static_cast<int64_t>(layers), stages);
   size_t from = 0;
   for (size_t s = 0; s < stage; ++s) from += static_cast<size_t>(sizes[s]);
   for (size_t i = 0; i < static_cast<size_t>(sizes[stage]); ++i) numbers_.push_back(from + i);
+}
+
+// Stages have begun with the same stream, of which each layer has a part of its own.
+void StageLayers::draw(size_t at) const {
+  const uint64_t number = at < numbers_.size() ? numbers_[at] : layers_;
+  current_stream().set_position({splitmix64(Generator::number(drawn_) ^ splitmix64(number + 1)), 0});
 }
 
 }  // namespace troupe::parallel

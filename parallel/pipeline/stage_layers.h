@@ -1,10 +1,12 @@
 // Which of a model's layers a stage has.
 #pragma once
 #include <cstddef>
+#include <iterator>
 #include <string_view>
 #include <vector>
 
 #include "collective/mesh.h"
+#include "core/base/generator.h"
 
 namespace troupe::parallel {
 
@@ -14,6 +16,9 @@ namespace troupe::parallel {
 ///   if (own.first()) embedding.emplace(words, width);
 ///   for (const size_t b : own) blocks.try_emplace(b, width, heads);
 ///   if (own.last()) head.emplace(width, words);
+///
+/// In the loop a layer draws its initial values as the one of its number, and what comes behind the loop
+/// draws as what comes behind all layers: so one seed gives one model, however it is cut into stages.
 class StageLayers {
  public:
   /// Of the member that asks, in the dimension of the stages.
@@ -24,11 +29,37 @@ class StageLayers {
   bool first() const { return stage_ == 0; }
   bool last() const { return stage_ + 1 == stages_; }
   size_t size() const { return numbers_.size(); }
-  auto begin() const { return numbers_.begin(); }
-  auto end() const { return numbers_.end(); }
+
+  /// It sets the current stream (core/base/seed_stream.h) to where the layer draws, or what is behind all.
+  class Iterator {
+   public:
+    using iterator_category = std::input_iterator_tag;
+    using value_type = size_t;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const size_t*;
+    using reference = size_t;
+    Iterator(const StageLayers& layers, size_t at) : layers_(&layers), at_(at) {}
+    size_t operator*() const { return layers_->numbers_[at_]; }
+    Iterator& operator++() {
+      layers_->draw(++at_);
+      return *this;
+    }
+    bool operator==(const Iterator& o) const { return at_ == o.at_; }
+
+   private:
+    const StageLayers* layers_;
+    size_t at_;
+  };
+  Iterator begin() const {
+    draw(0);
+    return {*this, 0};
+  }
+  Iterator end() const { return {*this, numbers_.size()}; }
 
  private:
-  size_t stage_, stages_;
+  void draw(size_t at) const;
+  size_t stage_, stages_, layers_;
+  Generator::Position drawn_;  // where the stream was before
   std::vector<size_t> numbers_;
 };
 

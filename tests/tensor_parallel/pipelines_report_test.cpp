@@ -197,3 +197,29 @@ TEST_CASE("stages have layers as evenly as they go") {
   CHECK(numbers(3, 1) == All{{0, 1, 2}});
   CHECK_THROWS_WITH(parallel::StageLayers(4, 2, 2), Contains("no stage 2 of 2"));
 }
+
+TEST_CASE("one seed gives one model, however its layers are cut into stages") {
+  const auto made = [](size_t stages) {
+    std::map<std::string, Tensor> all;
+    for (size_t s = 0; s < stages; ++s) {
+      manual_seed(7);  // as the actors of a mesh begin
+      const nn::Linear before(3, 3);
+      all["before"] = before.weight;  // what all stages have
+      const parallel::StageLayers own(5, s, stages);
+      if (own.first()) all["words"] = nn::Embedding(4, 3).weight;
+      for (const size_t b : own) all["layer " + std::to_string(b)] = nn::Linear(3, 3).weight;
+      if (own.last()) all["head"] = nn::Linear(3, 4).weight;
+    }
+    return all;
+  };
+  const auto whole = made(1);
+  REQUIRE(whole.size() == 8);
+  for (const auto& [name, t] : whole)  // no two draw alike
+    for (const auto& [other, o] : whole)
+      if (name != other && t.shape() == o.shape()) CHECK_FALSE(t.equal(o));
+  for (size_t stages = 2; stages <= 7; ++stages)
+    for (const auto& [name, t] : made(stages)) {
+      CAPTURE(stages, name);
+      CHECK(t.equal(whole.at(name)));
+    }
+}
