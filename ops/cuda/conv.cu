@@ -1,5 +1,6 @@
-// Kernels of ops/conv.h. Of one group: conv_columns.cu. Of several, whose products would be tiny: directly, a
-// thread for each element of a result or, for weights, which sum over all images, a block.
+// Kernels of ops/conv.h. Most are products on the matrix unit (conv_products.cu); with a window of one
+// element and of float64 products of conv_columns.cu. Groups of a few channels, whose products would be tiny:
+// directly, a thread for each element of a result or, for weights, which sum over all images, a block.
 #include "core/tensor/elements.h"
 #include "ops/cuda/conv.cuh"
 #include "ops/cuda/reduce.cuh"
@@ -110,11 +111,16 @@ struct BiasGrad {
   }
 };
 
+// Whether one product of all channels needs no columns to be made.
+bool given_as_columns(const ConvSizes& s) { return s.one_group() && s.pointwise(); }
+
 void conv2d(const Call& c, Tensors& out) {
   const ConvSizes s(conv2d_sizes(c));
   if (out[0].numel() == 0) return;
   const Tensor x = c.in[0].contiguous_data(), w = c.in[1].contiguous_data();
   const Tensor bias = c.in.size() == 3 ? c.in[2].contiguous_data() : Tensor();
+  if (!given_as_columns(s) && multiplies_conv(s, x.dtype()))
+    return conv_by_products(c.name(), s, x, w, bias, out[0]);
   if (s.one_group()) return conv_by_columns(c.name(), s, x, w, bias, out[0]);
   visit_stored(x.dtype(), [&](auto stored, auto computed) {
     using T = decltype(stored);
@@ -129,6 +135,8 @@ void conv2d_input_grad(const Call& c, Tensors& out) {
   if (out[0].numel() == 0) return;
   const Tensor g = c.in[0].contiguous_data(), w = c.in[1].contiguous_data();
   if (g.numel() == 0) return fill_elements(out[0], 0);
+  if (!given_as_columns(s) && multiplies_conv(s, g.dtype()))
+    return conv_input_grad_by_products(c.name(), s, g, w, out[0]);
   if (s.one_group()) return conv_input_grad_by_columns(c.name(), s, g, w, out[0]);
   visit_stored(g.dtype(), [&](auto stored, auto computed) {
     using T = decltype(stored);
@@ -141,16 +149,17 @@ void conv2d_weight_grad(const Call& c, Tensors& out) {
   const ConvSizes s(conv2d_weight_grad_sizes(c));
   const Tensor x = c.in[0].contiguous_data(), g = c.in[1].contiguous_data();
   const int64_t plane = s.out[0] * s.out[1];
-  if (s.one_group()) {
-    if (g.numel() == 0)
-      fill_elements(out[0], 0);
-    else if (out[0].numel())
-      conv_weight_grad_by_columns(c.name(), s, g, x, out[0]);
-  }
+  const bool multiplies = multiplies_conv(s, g.dtype());
+  if (g.numel() == 0 || out[0].numel() == 0)
+    fill_elements(out[0], 0);
+  else if (multiplies)
+    conv_weight_grad_by_products(c.name(), s, g, x, out[0]);
+  else if (s.one_group())
+    conv_weight_grad_by_columns(c.name(), s, g, x, out[0]);
   visit_stored(g.dtype(), [&](auto stored, auto computed) {
     using T = decltype(stored);
     using A = decltype(computed);
-    if (!s.one_group())
+    if (!multiplies && !s.one_group())
       for_each_row(c.name(), g.device(), out[0].numel(), s.n * plane,
                    WeightGrad<T, A>{elements<T>(out[0]), elements<const T>(g), elements<const T>(x), s});
     for_each_row(c.name(), g.device(), s.outputs, s.n * plane,

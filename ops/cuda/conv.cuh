@@ -1,4 +1,4 @@
-// What the two ways to convolve share: sizes, and where a window is.
+// What the ways to convolve share: sizes, and where a window is.
 #pragma once
 #include "ops/cuda/elementwise.cuh"
 #include "ops/dispatch/window.h"
@@ -7,12 +7,13 @@ namespace troupe::ops::on_cuda {
 
 /// Of a convolution, for kernels. Two values are of the height and of the width.
 struct ConvSizes {
-  int64_t n, channels, outputs;  // of one group where it says so
+  int64_t n, groups, channels, outputs;  // of one group where it says so
   int64_t group_channels, group_outputs;
   int64_t in[2], out[2], kernel[2], stride[2], padding[2], dilation[2];
 
   explicit ConvSizes(const Convolution& v)
       : n(v.n),
+        groups(v.groups),
         channels(v.channels),
         outputs(v.outputs),
         group_channels(v.channels / v.groups),
@@ -22,7 +23,7 @@ struct ConvSizes {
       padding[d] = v.window.padding[d], dilation[d] = v.window.dilation[d];
     }
   }
-  bool one_group() const { return group_channels == channels; }
+  bool one_group() const { return groups == 1; }
   // Whether the columns are the image itself.
   bool pointwise() const {
     bool all = true;
@@ -51,6 +52,16 @@ struct ConvSizes {
     return moved >= 0 && moved % stride[d] == 0 && moved / stride[d] < out[d] ? moved / stride[d] : -1;
   }
 };
+
+/// Whether the matrix unit multiplies without columns: not float64, nor groups of a few channels.
+bool multiplies_conv(const ConvSizes& s, DType t);
+/// All tensors are contiguous and of one dtype, and no result is empty. `bias` may be undefined.
+void conv_by_products(const char* name, const ConvSizes& s, const Tensor& x, const Tensor& w,
+                      const Tensor& bias, const Tensor& y);
+void conv_input_grad_by_products(const char* name, const ConvSizes& s, const Tensor& g, const Tensor& w,
+                                 const Tensor& dx);
+void conv_weight_grad_by_products(const char* name, const ConvSizes& s, const Tensor& g, const Tensor& x,
+                                  const Tensor& dw);
 
 /// By products with columns. All tensors are contiguous and of one floating dtype, there is one group, and no
 /// result is empty. `bias` may be undefined; the gradient g has elements.

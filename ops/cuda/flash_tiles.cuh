@@ -1,6 +1,6 @@
-// Tiles of attention in shared memory, and their products on the matrix unit. Of halves a product takes 16
-// columns at once; of float32 eight, as three products of TF32: high x high, high x low and low x high halves
-// of the digits.
+// Tiles of attention and convolution in shared memory, and their products on the matrix unit. Of halves a
+// product takes 16 columns at once; of float32 eight, as three products of TF32: high x high, high x low and
+// low x high halves of the digits.
 #pragma once
 #include "ops/cuda/elementwise.cuh"
 #include "ops/cuda/matrix_unit.cuh"
@@ -204,14 +204,13 @@ struct WarpRows {
   }
 };
 
-// sums = rows (tile)^T
+// sums += rows (tile)^T
 template <class T, int kWidth, int kMt, int kNt, bool kept>
-__device__ __forceinline__ void scores_of(WarpTile<kMt, kNt>& sums,
-                                          const WarpRows<T, kWidth, kMt, kept>& rows, const T* tile) {
+__device__ __forceinline__ void add_scores_of(WarpTile<kMt, kNt>& sums,
+                                              const WarpRows<T, kWidth, kMt, kept>& rows, const T* tile) {
   constexpr int kUnrolled = kept || kWidth < 128 ? kWidth
                             : sizeof(T) == 4     ? 1
                                                  : 2;  // more addresses fill registers
-  sums.clear();
 #pragma unroll(kUnrolled)
   for (int k = 0; k < rows.kSteps; ++k) {
     Fragment<T> a[kMt];
@@ -224,6 +223,12 @@ __device__ __forceinline__ void scores_of(WarpTile<kMt, kNt>& sums,
       for (int m = 0; m < kMt; ++m) multiply(sums.x[m][n], sums.x[m][n + 1], a[m], b);
     }
   }
+}
+template <class T, int kWidth, int kMt, int kNt, bool kept>
+__device__ __forceinline__ void scores_of(WarpTile<kMt, kNt>& sums,
+                                          const WarpRows<T, kWidth, kMt, kept>& rows, const T* tile) {
+  sums.clear();
+  add_scores_of(sums, rows, tile);
 }
 // sums += weights tile
 template <class T, int kWidth, int kMt, int kNt>

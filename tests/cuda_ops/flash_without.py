@@ -1,14 +1,10 @@
 #!/usr/bin/env python3
-"""flash_without.py OUT.cu: attention on the matrix unit (ops/cuda/flash*), of which each barrier, wait, bound and place of
-a fragment can be left out when it runs. The tests have to find each of them (flash_faults_test.cpp).
+"""flash_without.py OUT.cu: attention on the matrix unit (ops/cuda/flash*) with switches (without.py, flash_faults_test.cpp)."""
+import sys
 
-What stands for a rule has to be there, once: a change of the kernels changes this list.
-"""
-import pathlib, re, sys
+import without
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 PARTS = ["flash_tiles.cuh", "flash_forward.cuh", "flash_grad.cuh", "flash_launch.cuh", "flash.cu", "flash_grad.cu"]
-# The rule, what stands for it, and what stands there when it is left out (OUT).
 RULES = [
     ("a key tile is there before it is read", "mu::wait_for_copies<0>(); __syncthreads(); part(values, j, tv);",
      "if (!OUT) mu::wait_for_copies<0>(); __syncthreads(); part(values, j, tv);"),
@@ -44,50 +40,17 @@ RULES = [
 ]
 
 
-def pattern(text):
-    return r"\s*".join(re.escape(word) for word in re.findall(r"\w+|\S", text))
-
-
-def main():
-    text = ""
-    for part in PARTS:
-        code = (ROOT / "ops/cuda" / part).read_text()
-        code = re.sub(r"^#pragma once$|^#include \"ops/cuda/flash.*$", "", code, flags=re.M)
-        text += re.sub(r"//.*", "", code)
-    text = re.sub(r"\bnamespace troupe::ops::on_cuda \{", "namespace troupe::ops::on_cuda::with_switches {", text)
-    for number, (rule, old, new) in enumerate(RULES):
-        text, found = re.subn(pattern(old), lambda _: new.replace("OUT", f"is_out({number})"), text)
-        if found != 1:
-            sys.exit(f"flash_without.py: what stands for the rule \"{rule}\" is there {found} times, not once: {old}")
-    # Of one dtype and width, so that it compiles soon.
-    for old, new in [("width <= 64 ? f.template operator()<T, 64>() : f.template operator()<T, 128>();", "(void)width, f.template operator()<T, 64>();"),
-                     ("dtype == bfloat16 ? of(mu::Bf16{}) : dtype == float16 ? of(mu::Fp16{}) : of(float{});", "(void)dtype, of(mu::Bf16{});")]:
-        text, found = re.subn(pattern(old), new, text)
-        if found != 1:
-            sys.exit(f"flash_without.py: no place for {old}")
-    names = "".join(f'    "{rule[0]}",\n' for rule in RULES)
-    pathlib.Path(sys.argv[1]).write_text(f"""#include "tests/cuda_ops/flash_with_switches.h"
-
-namespace troupe::ops::on_cuda::with_switches {{
-namespace {{
-size_t left_out = SIZE_MAX;
-bool is_out(size_t rule) {{ return rule == left_out; }}
-}}
-}}
-{text}
-namespace troupe::testing {{
-const std::vector<std::string> kFlashRules{{
-{names}}};
-void leave_out_of_flash(size_t rule) {{ ops::on_cuda::with_switches::left_out = rule; }}
-bool flash_forward(const ops::Call& c, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& logs) {{
+# One dtype and width.
+LESS = [
+    ("width <= 64 ? f.template operator()<T, 64>() : f.template operator()<T, 128>();", "(void)width, f.template operator()<T, 64>();"),
+    ("dtype == bfloat16 ? of(mu::Bf16{}) : dtype == float16 ? of(mu::Fp16{}) : of(float{});", "(void)dtype, of(mu::Bf16{});"),
+]
+INTERFACE = """
+bool flash_forward(const ops::Call& c, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& logs) {
   return ops::on_cuda::with_switches::flash_forward(c, q, k, v, out, logs);
-}}
-bool flash_backward(const ops::Call& c, const std::array<Tensor, 7>& in, const Tensor& dq, const Tensor& dk, const Tensor& dv) {{
+}
+bool flash_backward(const ops::Call& c, const std::array<Tensor, 7>& in, const Tensor& dq, const Tensor& dk, const Tensor& dv) {
   return ops::on_cuda::with_switches::flash_backward(c, in, dq, dk, dv);
-}}
-}}  // namespace troupe::testing
-""")
+}"""
 
-
-if __name__ == "__main__":
-    main()
+without.write(sys.argv[1], "Flash", PARTS, RULES, LESS, INTERFACE)
