@@ -173,7 +173,8 @@ const Op kSoftplus{
     .internal = true,  // the function has beta and threshold
     .shape = floating_unary,
     .saves_inputs = 1,
-    .gradient = [](const Backward& b) -> Tensors { return {mul(b.grads[0], sigmoid(b.in[0]))}; },
+    .gradient =
+        rounding_once<[](const Backward& b) -> Tensors { return {mul(b.grads[0], sigmoid(b.in[0]))}; }>,
     .samples = any_inputs};
 
 const Op kLeakyRelu{
@@ -194,12 +195,12 @@ const Op kElu{.name = "elu",
               .attrs = {{"alpha", 1.0}},
               .shape = floating_unary,
               .saves_inputs = 1,
-              .gradient = [](const Backward& b) -> Tensors {
+              .gradient = rounding_once<[](const Backward& b) -> Tensors {
                 const Tensor &x = b.in[0], &g = b.grads[0];
                 const Tensor zero = tensor(0, x.options());
                 const Tensor below = exp(where(lt(x, zero), x, zero));
                 return {where(le(x, zero), mul(mul(g, b.attrs.number("alpha")), below), g)};
-              },
+              }>,
               .samples = any_inputs};
 
 Tensor relu(const Tensor& x) { return apply1(kRelu, {x}); }

@@ -13,10 +13,15 @@
 namespace troupe::ops {
 namespace {
 
-// x [N, C, ...] and, from input `first` on, one number per channel.
-void check_channels(const Call& c, const Tensor& x, size_t first, std::initializer_list<const char*> names) {
+// x [N, C, ...] and, from input `first` on, one number per channel. Beside halves these may be float32, as
+// statistics are.
+void check_numbers(const Call& c, size_t first, std::initializer_list<const char*> names) {
+  const Tensor& x = c.in[0];
   require_floating(c, x);
-  require_same_dtype(c);
+  for (size_t i = 1; i < c.in.size(); ++i) {
+    const DType t = c.in[i].dtype();
+    if (t != x.dtype() && (i < first || t != compute_dtype(x.dtype()))) require_same_dtype(c);
+  }
   if (x.dim() < 2) reject(c, "needs [N, C, ...], got " + x.shape().str());
   for (const char* name : names) {
     const Tensor& t = c.in[first++];
@@ -34,7 +39,7 @@ void check_eps(const Call& c) {
 Spec like(const Tensor& t) { return {t.shape(), t.dtype()}; }
 
 Specs train_spec(const Call& c) {
-  check_channels(c, c.in[0], 1, {"weight", "bias"});
+  check_numbers(c, 1, {"weight", "bias"});
   check_eps(c);
   const int64_t channels = c.in[0].shape()[1], together = c.attrs.integer("together");
   if (together < 1 || channels % together)
@@ -44,18 +49,18 @@ Specs train_spec(const Call& c) {
   return {like(c.in[0]), statistic, statistic};
 }
 Specs affine_spec(const Call& c) {
-  check_channels(c, c.in[0], 1, {"center", "scale", "shift"});
-  return same_spec(c);
+  check_numbers(c, 1, {"center", "scale", "shift"});
+  return {like(c.in[0])};
 }
 Specs sums_spec(const Call& c) {
   require_same_shape(c, c.in[0], c.in[1]);
-  check_channels(c, c.in[0], 2, {"center"});
+  check_numbers(c, 2, {"center"});
   return {like(c.in[2]), like(c.in[2])};
 }
 Specs mix_spec(const Call& c) {
   require_same_shape(c, c.in[0], c.in[1]);
-  check_channels(c, c.in[0], 2, {"center", "a", "b", "c"});
-  return same_spec(c);
+  check_numbers(c, 2, {"center", "a", "b", "c"});
+  return {like(c.in[0])};
 }
 
 // One number per channel, shaped to broadcast against x.
@@ -90,10 +95,10 @@ Tensors train_gradient(const Backward& b) {
   const auto joined = [&](const Tensor& t) {
     return together == 1 ? t : sum(reshape(t, {means, together}), {1});
   };
-  const Tensor &x = b.in[0], &w = b.in[1], &g = b.grads[0], mean = repeated(b.out[1]);
+  const Tensor &x = b.in[0], &g = b.grads[0], mean = repeated(b.out[1]), w = to(b.in[1], mean.dtype());
   const Tensor r = repeated(rsqrt(add(b.out[2], b.attrs.number("eps"))));
   const Tensors sums = sums_of(g, x, mean);
-  Tensors out{{}, mul(sums[1], r), sums[0]};
+  Tensors out{{}, to(mul(sums[1], r), b.in_specs[1].dtype), to(sums[0], b.in_specs[2].dtype)};
   if (!b.needs(0)) return out;
   const Tensor a = mul(w, r), spread = joined(mul(mul(a, square(r)), sums[1]));
   const Tensor slope = mul(sub(mul(b.grads[2], 2.0), spread), 1 / n);
@@ -103,23 +108,26 @@ Tensors train_gradient(const Backward& b) {
 }
 
 Tensors eval_of(const Call& c) {
-  check_channels(c, c.in[0], 1, {"weight", "bias", "mean", "var"});
+  check_numbers(c, 1, {"weight", "bias", "mean", "var"});
   check_eps(c);
-  const Tensor scale = mul(c.in[1], rsqrt(add(c.in[4], c.attrs.number("eps"))));
-  return {affine(c.in[0], c.in[3], scale, c.in[2])};
+  const auto number = [&](size_t i) { return to(c.in[i], compute_dtype(c.in[0].dtype())); };
+  const Tensor scale = mul(number(1), rsqrt(add(number(4), c.attrs.number("eps"))));
+  return {affine(c.in[0], number(3), scale, number(2))};
 }
 
 // The channels of all samples as those of one, some of them together.
 Tensors group_of(const Call& c) {
   const Tensor& x = c.in[0];
-  check_channels(c, x, 1, {"weight", "bias"});
+  check_numbers(c, 1, {"weight", "bias"});
   check_eps(c);
   const int64_t groups = c.attrs.integer("num_groups"), channels = x.shape()[1];
   if (groups < 1 || channels % groups)
     reject(c, fmt::format("groups must divide the {} channels of {}, got {}", channels, x.shape().str(),
                           groups));
   const int64_t samples = x.shape()[0], all = samples * channels, size = all ? x.numel() / all : 0;
-  const auto of_all = [&](const Tensor& t) { return reshape(expand(t, {samples, channels}), {all}); };
+  const auto of_all = [&](const Tensor& t) {  // wide, so that gradients of samples are added so
+    return reshape(expand(to(t, compute_dtype(x.dtype())), {samples, channels}), {all});
+  };
   const Tensor inputs[] = {reshape(x, {1, all, size}), of_all(c.in[1]), of_all(c.in[2])};
   const Tensor y = ops::apply(kBatchNormTrain, inputs,
                               {{"eps", c.attrs.number("eps")}, {"together", channels / groups}})[0];
@@ -167,6 +175,7 @@ const Op kBatchNormEval{.name = "batch_norm_eval",
                         .text = "Normalizes each channel by given means and variances.",
                         .attrs = {{"eps", 1e-5}},
                         .compose = eval_of,
+                        .takes_half = true,
                         .samples = [] {
                           return channels(1, {-2, -2, -2, 0.5});
                         }};
@@ -178,6 +187,7 @@ const Op kGroupNorm{
     .internal = true,
     .attrs = {{"num_groups", 1}, {"eps", 1e-5}},
     .compose = group_of,
+    .takes_half = true,
     .samples = []() -> std::vector<Sample> {
       std::vector<Sample> all;
       for (const Shape& shape : {Shape{2, 4, 2, 3}, Shape{3, 6}, Shape{0, 4, 2}})
@@ -191,7 +201,7 @@ const Op kChannelAffine{.name = "channel_affine",
                         .internal = true,
                         .shape = affine_spec,
                         .saves_inputs = 0b111,
-                        .gradient = [](const Backward& b) -> Tensors {
+                        .gradient = rounding_once<[](const Backward& b) -> Tensors {
                           const Tensor& g = b.grads[0];
                           Tensors out(4);
                           if (b.needs(0)) out[0] = mul(g, per_channel(b.in[2], b.shape(0)));
@@ -201,11 +211,10 @@ const Op kChannelAffine{.name = "channel_affine",
                           out[2] = sums[1];
                           out[3] = sums[0];
                           return out;
-                        },
-                        .samples =
-                            [] {
-                              return channels(1, {-2, -2, -2});
-                            }};
+                        }>,
+                        .samples = [] {
+                          return channels(1, {-2, -2, -2});
+                        }};
 
 const Op kChannelSums{.name = "channel_sums",
                       .inputs = "grad input center",
@@ -214,14 +223,14 @@ const Op kChannelSums{.name = "channel_sums",
                       .shape = sums_spec,
                       .saves_inputs = 0b111,
                       .saves_outputs = 0b1,
-                      .gradient = [](const Backward& b) -> Tensors {
+                      .gradient = rounding_once<[](const Backward& b) -> Tensors {
                         const Tensor &of_sum = b.grads[0], &of_dot = b.grads[1];
                         Tensors out(3);
                         if (b.needs(0)) out[0] = affine(b.in[1], b.in[2], of_dot, of_sum);
                         if (b.needs(1)) out[1] = mul(b.in[0], per_channel(of_dot, b.shape(0)));
                         if (b.needs(2)) out[2] = neg(mul(of_dot, b.out[0]));
                         return out;
-                      },
+                      }>,
                       .samples = [] { return channels(2, {-2}); }};
 
 const Op kChannelMix{.name = "channel_mix",
@@ -230,7 +239,7 @@ const Op kChannelMix{.name = "channel_mix",
                      .internal = true,
                      .shape = mix_spec,
                      .saves_inputs = 0b11111,
-                     .gradient = [](const Backward& b) -> Tensors {
+                     .gradient = rounding_once<[](const Backward& b) -> Tensors {
                        const Tensor& g = b.grads[0];
                        const Tensors sums = sums_of(g, b.in[1], b.in[2]);
                        Tensors out(6);
@@ -241,11 +250,10 @@ const Op kChannelMix{.name = "channel_mix",
                        out[4] = sums[1];
                        out[5] = sums[0];
                        return out;
-                     },
-                     .samples =
-                         [] {
-                           return channels(2, {-2, -2, -2, -2});
-                         }};
+                     }>,
+                     .samples = [] {
+                       return channels(2, {-2, -2, -2, -2});
+                     }};
 
 BatchNorm batch_norm_train(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
                            int64_t together) {

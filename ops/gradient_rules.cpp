@@ -18,6 +18,10 @@ Tensor sum_to(const Tensor& g, const Shape& shape) {
 }
 
 Tensors rounded_once(const Backward& b, Tensors rule(const Backward&)) {
+  bool any = false;
+  for (const Spec& s : b.in_specs) any |= is_half(s.dtype);
+  for (const Tensor& g : b.grads) any |= g.defined() && is_half(g.dtype());
+  if (!any) return rule(b);
   const auto wide = [](std::span<const Tensor> all) {
     Tensors out(all.begin(), all.end());
     for (Tensor& t : out)

@@ -9,6 +9,11 @@ Tensor sum_to(const Tensor& g, const Shape& shape);
 /// rule(b) of float32 in the place of halves, whose gradients are then rounded: for a rule of several steps,
 /// of an operator that has a kernel for halves.
 Tensors rounded_once(const Backward& b, Tensors rule(const Backward&));
+/// The same as a rule.
+template <Tensors rule(const Backward&)>
+Tensors rounding_once(const Backward& b) {
+  return rounded_once(b, rule);
+}
 /// x with size 1 at the reduced dimensions: undoes keepdim false.
 Tensor restore_dims(const Tensor& x, const Shape& full, const std::array<bool, kMaxDims>& reduced);
 /// g, the gradient of a reduction's result, repeated over what was reduced: a view of shape `full`.

@@ -44,6 +44,13 @@ Specs floating_spec(const Call& c) {
   return {{reduced_shape(c.in[0].shape(), flags_of(c), c.attrs.flag("keepdim")), c.in[0].dtype()}};
 }
 
+// The result of halves is float32: the function rounds it.
+Specs logsumexp_spec(const Call& c) {
+  Specs all = floating_spec(c);
+  all[0].dtype = compute_dtype(all[0].dtype);
+  return all;
+}
+
 Specs sum_spec(const Call& c) {
   const DType t = c.in[0].dtype();
   return {{reduced_shape(c.in[0].shape(), flags_of(c), c.attrs.flag("keepdim")), is_floating(t) ? t : int64}};
@@ -84,7 +91,7 @@ Tensors extremum_gradient(const Backward& b) {
   std::vector<int64_t> dims;
   for (int i = 0; i < b.shape(0).rank(); ++i)
     if (reduced[i]) dims.push_back(i);
-  const Tensor hit = to(eq(b.in[0], y), b.in_specs[0].dtype);
+  const Tensor hit = to(eq(b.in[0], y), y.dtype());
   return {mul(div(hit, sum(hit, dims, true)), g)};  // a NaN hits nothing, which makes all NaN
 }
 
@@ -146,7 +153,7 @@ Op extremum(const char* name, const char* text) {
           .shape = extremum_spec,
           .saves_inputs = 1,
           .saves_outputs = 1,
-          .gradient = extremum_gradient,
+          .gradient = rounding_once<extremum_gradient>,
           .widens_bool = true,
           .samples = over_dims};
 }
@@ -190,28 +197,29 @@ const Op kAmin = extremum("amin", "The smallest elements over dim (none: all dim
 const Op kLogsumexp{.name = "logsumexp",
                     .text = "The logarithm of the sum of exp over dim (none: all dimensions).",
                     .attrs = dims_and_keepdim(),
-                    .shape = floating_spec,
+                    .shape = logsumexp_spec,
                     .saves_inputs = 1,
                     .saves_outputs = 1,
-                    .gradient = [](const Backward& b) -> Tensors {
+                    .gradient = rounding_once<[](const Backward& b) -> Tensors {
                       const Flags reduced = flags_of(b);
                       const Tensor y = restore_dims(b.out[0], b.shape(0), reduced);
                       return {mul(exp(sub(b.in[0], y)), restore_dims(b.grads[0], b.shape(0), reduced))};
-                    },
+                    }>,
                     .promotes = Promotion::floating,
                     .function = [](std::span<const Tensor> in, const Attrs& a) -> Tensors {
                       return {logsumexp(in[0], a.ints("dim"), a.flag("keepdim"))};
                     },
                     .samples = over_dims};
 
-const Op kVar{.name = "var",
-              .text = "The variance over dim (none: all dimensions).",
-              .internal = true,  // the function has correction
-              .attrs = {{"dim", std::vector<int64_t>{}}, {"unbiased", true}, {"keepdim", false}},
-              .shape = floating_spec,
-              .saves_inputs = 1,
-              .gradient = [](const Backward& b) -> Tensors { return {var_gradient(b, b.grads[0])}; },
-              .samples = over_dims};
+const Op kVar{
+    .name = "var",
+    .text = "The variance over dim (none: all dimensions).",
+    .internal = true,  // the function has correction
+    .attrs = {{"dim", std::vector<int64_t>{}}, {"unbiased", true}, {"keepdim", false}},
+    .shape = floating_spec,
+    .saves_inputs = 1,
+    .gradient = rounding_once<[](const Backward& b) -> Tensors { return {var_gradient(b, b.grads[0])}; }>,
+    .samples = over_dims};
 
 const Op kStd{.name = "std",
               .text = "The standard deviation over dim (none: all dimensions).",
@@ -220,10 +228,10 @@ const Op kStd{.name = "std",
               .shape = floating_spec,
               .saves_inputs = 1,
               .saves_outputs = 1,
-              .gradient = [](const Backward& b) -> Tensors {
+              .gradient = rounding_once<[](const Backward& b) -> Tensors {
                 const Tensor slope = div(b.grads[0], mul(b.out[0], 2.0));
                 return {var_gradient(b, where(eq(b.out[0], 0.0), 0.0, slope))};
-              },
+              }>,
               .samples = over_dims};
 
 const Op kProd{.name = "prod",
@@ -233,7 +241,7 @@ const Op kProd{.name = "prod",
                .shape = sum_spec,
                .saves_inputs = 1,
                .saves_outputs = 1,
-               .gradient = prod_gradient,
+               .gradient = rounding_once<prod_gradient>,
                .widens_bool = true,
                .samples = []() -> std::vector<Sample> {
                  auto all = over_dims();
@@ -260,10 +268,10 @@ const Op kNorm{.name = "norm",
                },
                .saves_inputs = 1,
                .saves_outputs = 1,
-               .gradient = [](const Backward& b) -> Tensors {
+               .gradient = rounding_once<[](const Backward& b) -> Tensors {
                  // 0 where the norm is 0, with a derivative that is NaN there, as in PyTorch.
                  return {where(eq(b.out[0], 0.0), 0.0, mul(b.in[0], div(b.grads[0], b.out[0])))};
-               },
+               }>,
                .samples = []() -> std::vector<Sample> {
                  return {{{sample({3, 4})}}};
                }};
@@ -300,9 +308,8 @@ Tensor amin(const Tensor& x, const IntList& dim, bool keepdim) {
 }
 // The gradient's exponentials are of differences from the result, which is not to be rounded to a half.
 Tensor logsumexp(const Tensor& x, const IntList& dim, bool keepdim) {
-  const Attrs attrs{{"dim", dim}, {"keepdim", keepdim}};
-  if (!x.defined()) return apply1(kLogsumexp, {x}, attrs);
-  return rounded_once(x.dtype(), [&](DType t) { return apply1(kLogsumexp, {to(x, t)}, attrs); });
+  const Tensor y = apply1(kLogsumexp, {x}, {{"dim", dim}, {"keepdim", keepdim}});
+  return is_half(x.dtype()) ? to(y, x.dtype()) : y;
 }
 Tensor var(const Tensor& x, const IntList& dim, bool unbiased, bool keepdim) {
   return apply1(kVar, {x}, {{"dim", dim}, {"unbiased", unbiased}, {"keepdim", keepdim}});

@@ -53,7 +53,8 @@ const Op kSquare{
     .text = "The square of each element.",
     .shape = numeric_unary,
     .saves_inputs = 1,
-    .gradient = [](const Backward& b) -> Tensors { return {mul(mul(b.grads[0], 2.0), b.in[0])}; },
+    .gradient =
+        rounding_once<[](const Backward& b) -> Tensors { return {mul(mul(b.grads[0], 2.0), b.in[0])}; }>,
     .function = [](std::span<const Tensor> in, const Attrs&) -> Tensors { return {square(in[0])}; },
     .samples = any};
 const Op kSign{.name = "sign",
@@ -74,20 +75,22 @@ const Op kExp{.name = "exp",
               .gradient = [](const Backward& b) -> Tensors { return {mul(b.grads[0], b.out[0])}; },
               .promotes = Promotion::floating,
               .samples = any};
-const Op kExpm1{.name = "expm1",
-                .text = "exp(x) - 1 of each element, exact near 0.",
-                .shape = floating_unary,
-                .saves_outputs = 1,
-                .gradient = [](const Backward& b) -> Tensors { return {mul(b.grads[0], add(b.out[0], 1))}; },
-                .promotes = Promotion::floating,
-                .samples = any};
+const Op kExpm1{
+    .name = "expm1",
+    .text = "exp(x) - 1 of each element, exact near 0.",
+    .shape = floating_unary,
+    .saves_outputs = 1,
+    .gradient =
+        rounding_once<[](const Backward& b) -> Tensors { return {mul(b.grads[0], add(b.out[0], 1))}; }>,
+    .promotes = Promotion::floating,
+    .samples = any};
 const Op kLog2{.name = "log2",
                .text = "The logarithm of each element to base 2.",
                .shape = floating_unary,
                .saves_inputs = 1,
-               .gradient = [](const Backward& b) -> Tensors {
+               .gradient = rounding_once<[](const Backward& b) -> Tensors {
                  return {div(b.grads[0], mul(b.in[0], std::numbers::ln2))};
-               },
+               }>,
                .promotes = Promotion::floating,
                .samples = positive};
 const Op kLog{.name = "log",
@@ -97,57 +100,66 @@ const Op kLog{.name = "log",
               .gradient = [](const Backward& b) -> Tensors { return {div(b.grads[0], b.in[0])}; },
               .promotes = Promotion::floating,
               .samples = positive};
-const Op kLog1p{.name = "log1p",
-                .text = "log(1 + x) of each element, exact near 0.",
-                .shape = floating_unary,
-                .saves_inputs = 1,
-                .gradient = [](const Backward& b) -> Tensors { return {div(b.grads[0], add(b.in[0], 1.0))}; },
-                .promotes = Promotion::floating,
-                .samples = positive};
-const Op kSqrt{.name = "sqrt",
-               .text = "The square root of each element.",
-               .shape = floating_unary,
-               .saves_outputs = 1,
-               .gradient = [](const Backward& b) -> Tensors { return {div(mul(b.grads[0], 0.5), b.out[0])}; },
-               .promotes = Promotion::floating,
-               .samples = positive};
-const Op kRsqrt{
-    .name = "rsqrt",
-    .text = "1 / sqrt(x) of each element.",
+const Op kLog1p{
+    .name = "log1p",
+    .text = "log(1 + x) of each element, exact near 0.",
     .shape = floating_unary,
-    .saves_outputs = 1,
-    .gradient = [](const Backward& b) -> Tensors { return {mul(mul(b.grads[0], -0.5), pow(b.out[0], 3.0))}; },
+    .saves_inputs = 1,
+    .gradient =
+        rounding_once<[](const Backward& b) -> Tensors { return {div(b.grads[0], add(b.in[0], 1.0))}; }>,
     .promotes = Promotion::floating,
     .samples = positive};
+const Op kSqrt{
+    .name = "sqrt",
+    .text = "The square root of each element.",
+    .shape = floating_unary,
+    .saves_outputs = 1,
+    .gradient =
+        rounding_once<[](const Backward& b) -> Tensors { return {div(mul(b.grads[0], 0.5), b.out[0])}; }>,
+    .promotes = Promotion::floating,
+    .samples = positive};
+const Op kRsqrt{.name = "rsqrt",
+                .text = "1 / sqrt(x) of each element.",
+                .shape = floating_unary,
+                .saves_outputs = 1,
+                .gradient = rounding_once<[](const Backward& b) -> Tensors {
+                  return {mul(mul(b.grads[0], -0.5), pow(b.out[0], 3.0))};
+                }>,
+                .promotes = Promotion::floating,
+                .samples = positive};
 const Op kReciprocal{
     .name = "reciprocal",
     .text = "1 / x of each element.",
     .shape = floating_unary,
     .saves_outputs = 1,
-    .gradient = [](const Backward& b) -> Tensors { return {neg(mul(b.grads[0], square(b.out[0])))}; },
+    .gradient =
+        rounding_once<[](const Backward& b) -> Tensors { return {neg(mul(b.grads[0], square(b.out[0])))}; }>,
     .promotes = Promotion::floating,
     .samples = positive};
-const Op kSin{.name = "sin",
-              .text = "The sine of each element.",
-              .shape = floating_unary,
-              .saves_inputs = 1,
-              .gradient = [](const Backward& b) -> Tensors { return {mul(b.grads[0], cos(b.in[0]))}; },
-              .promotes = Promotion::floating,
-              .samples = any};
-const Op kCos{.name = "cos",
-              .text = "The cosine of each element.",
-              .shape = floating_unary,
-              .saves_inputs = 1,
-              .gradient = [](const Backward& b) -> Tensors { return {neg(mul(b.grads[0], sin(b.in[0])))}; },
-              .promotes = Promotion::floating,
-              .samples = any};
+const Op kSin{
+    .name = "sin",
+    .text = "The sine of each element.",
+    .shape = floating_unary,
+    .saves_inputs = 1,
+    .gradient = rounding_once<[](const Backward& b) -> Tensors { return {mul(b.grads[0], cos(b.in[0]))}; }>,
+    .promotes = Promotion::floating,
+    .samples = any};
+const Op kCos{
+    .name = "cos",
+    .text = "The cosine of each element.",
+    .shape = floating_unary,
+    .saves_inputs = 1,
+    .gradient =
+        rounding_once<[](const Backward& b) -> Tensors { return {neg(mul(b.grads[0], sin(b.in[0])))}; }>,
+    .promotes = Promotion::floating,
+    .samples = any};
 const Op kErf{.name = "erf",
               .text = "The error function of each element.",
               .shape = floating_unary,
               .saves_inputs = 1,
-              .gradient = [](const Backward& b) -> Tensors {
+              .gradient = rounding_once<[](const Backward& b) -> Tensors {
                 return {mul(mul(b.grads[0], 2 * std::numbers::inv_sqrtpi), exp(neg(square(b.in[0]))))};
-              },
+              }>,
               .promotes = Promotion::floating,
               .samples = any};
 const Op kClamp{

@@ -73,11 +73,6 @@ struct FillBias {
   __device__ void operator()(int64_t i) const { y[i] = bias[i / plane % outputs]; }
 };
 
-template <class T>
-struct Rounded {
-  __device__ T operator()(float x) const { return static_cast<T>(x); }
-};
-
 // Calls f with the first of some images and their number.
 template <class F>
 void in_chunks(const ConvSizes& s, size_t item, F&& f) {
@@ -188,7 +183,7 @@ void conv_weight_grad_by_columns(const char* name, const ConvSizes& s, const Ten
   visit_stored(dw.dtype(), [&](auto stored, auto) {
     using T = decltype(stored);
     weight_grad<T>(name, s, g, x, sums);
-    if constexpr (sizeof(T) == 2) map1<T, float>(name, sums, dw, Rounded<T>{});
+    if constexpr (sizeof(T) == 2) map1<T, float>(name, sums, dw, As<T>{});
   });
 }
 

@@ -321,6 +321,14 @@ __device__ T times(T a, T b) {
     return a * b;
 }
 
+/// An element as another type.
+template <class T>
+struct As {
+  template <class X>
+  __device__ T operator()(X x) const {
+    return static_cast<T>(x);
+  }
+};
 /// What all kernels that copy do to an element.
 struct Same {
   template <class T>

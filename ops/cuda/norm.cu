@@ -266,10 +266,12 @@ struct Layout {
 
 // Statistics of a channel in double. The second sum would be zero if the mean were exact (Chan, Golub,
 // LeVeque 1983).
-template <class T>
+// T: what is stored; A: what is computed with, and statistics are.
+template <class T, class A>
 struct ChannelStatistics {
-  T *mean, *var, *center, *scale;
-  const T *x, *weight;
+  A *mean, *var, *center, *scale;
+  const T* x;
+  const A* weight;
   Layout l;
   int64_t together;
   double eps;
@@ -281,17 +283,17 @@ struct ChannelStatistics {
     const int64_t n = l.n * l.size;
     const double count = static_cast<double>(n > 1 ? n : 1);
     double sum = 0, squares = 0, deviations = 0;
-    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) sum += static_cast<double>(x[l.at(k, i)]);
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) sum += convert<double>(x[l.at(k, i)]);
     const double m = block_sum(sum) / count;
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
-      const double d = static_cast<double>(x[l.at(k, i)]) - m;
+      const double d = convert<double>(x[l.at(k, i)]) - m;
       squares += d * d;
       deviations += d;
     }
     squares = block_sum(squares);
     deviations = block_sum(deviations);
     const double rough = (squares - deviations * deviations / count) / count, v = rough > 0 ? rough : 0;
-    const T of_mean = static_cast<T>(m), of_var = static_cast<T>(std::isnan(squares) ? squares : v);
+    const A of_mean = static_cast<A>(m), of_var = static_cast<A>(std::isnan(squares) ? squares : v);
     const double deviation = std::sqrt(static_cast<double>(of_var) + eps);
     if (threadIdx.x == 0) {
       mean[k] = of_mean;
@@ -299,14 +301,15 @@ struct ChannelStatistics {
     }
     for (int64_t i = k * together + threadIdx.x; i < (k + 1) * together; i += blockDim.x) {
       center[i] = of_mean;
-      scale[i] = static_cast<T>(static_cast<double>(weight[i]) / deviation);
+      scale[i] = static_cast<A>(static_cast<double>(weight[i]) / deviation);
     }
   }
 };
-template <class T>
+template <class T, class A>
 struct ChannelAffine {
   T* y;
-  const T *x, *center, *scale, *shift;
+  const T* x;
+  const A *center, *scale, *shift;
   Layout l;
   template <class F>
   void visit(F&& f) {
@@ -314,43 +317,54 @@ struct ChannelAffine {
   }
   __device__ void operator()(int64_t i) const {
     const int64_t k = l.channel_of(i);
-    y[i] = (x[i] - center[k]) * scale[k] + shift[k];
+    y[i] = static_cast<T>((static_cast<A>(x[i]) - center[k]) * scale[k] + shift[k]);
   }
 };
+// Input i, numbers of channels, as kernels read them.
+Tensor computed_with(const Call& c, size_t i) {
+  const Tensor& t = c.in[i];
+  if (!is_half(t.dtype())) return t.contiguous_data();
+  const Tensor wide = empty(t.shape(), {float32, t.device()});
+  visit_stored(t.dtype(),
+               [&](auto stored, auto) { map1<float, decltype(stored)>(c.name(), t, wide, As<float>{}); });
+  return wide;
+}
 void batch_norm_train(const Call& c, Tensors& out) {
-  const Tensor x = c.in[0].contiguous_data(), weight = c.in[1].contiguous_data(),
-               bias = c.in[2].contiguous_data();
+  const Tensor x = c.in[0].contiguous_data(), weight = computed_with(c, 1), bias = computed_with(c, 2);
   const Layout l(x.shape());
   const int64_t together = c.attrs.integer("together");
   const Layout joined = l.joined(together);
-  visit_floating(x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const Tensor of_channels = scratch<T>(2 * l.channels, x.device());
-    T *center = elements<T>(of_channels), *scale = center + l.channels;
+  visit_stored(x.dtype(), [&](auto stored, auto computed) {
+    using T = decltype(stored);
+    using A = decltype(computed);
+    const Tensor of_channels = scratch<A>(2 * l.channels, x.device());
+    A *center = elements<A>(of_channels), *scale = center + l.channels;
     for_each_row(
         c.name(), x.device(), joined.channels, joined.per_channel(),
-        ChannelStatistics<T>{elements<T>(out[1]), elements<T>(out[2]), center, scale, elements<const T>(x),
-                             elements<const T>(weight), joined, together, c.attrs.number("eps")});
+        ChannelStatistics<T, A>{elements<A>(out[1]), elements<A>(out[2]), center, scale, elements<const T>(x),
+                                elements<const A>(weight), joined, together, c.attrs.number("eps")});
     for_each(c.name(), x.device(), x.numel(),
-             ChannelAffine<T>{elements<T>(out[0]), elements<const T>(x), center, scale,
-                              elements<const T>(bias), l});
+             ChannelAffine<T, A>{elements<T>(out[0]), elements<const T>(x), center, scale,
+                                 elements<const A>(bias), l});
   });
 }
 void channel_affine(const Call& c, Tensors& out) {
-  const Tensor x = c.in[0].contiguous_data(), center = c.in[1].contiguous_data(),
-               scale = c.in[2].contiguous_data(), shift = c.in[3].contiguous_data();
-  visit_floating(x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
+  const Tensor x = c.in[0].contiguous_data(), center = computed_with(c, 1), scale = computed_with(c, 2),
+               shift = computed_with(c, 3);
+  visit_stored(x.dtype(), [&](auto stored, auto computed) {
+    using T = decltype(stored);
+    using A = decltype(computed);
     for_each(c.name(), x.device(), x.numel(),
-             ChannelAffine<T>{elements<T>(out[0]), elements<const T>(x), elements<const T>(center),
-                              elements<const T>(scale), elements<const T>(shift), Layout(x.shape())});
+             ChannelAffine<T, A>{elements<T>(out[0]), elements<const T>(x), elements<const A>(center),
+                                 elements<const A>(scale), elements<const A>(shift), Layout(x.shape())});
   });
 }
 
-template <class T>
+template <class T, class A>
 struct ChannelSums {
-  T *first, *second;
-  const T *g, *x, *center;
+  A *first, *second;
+  const T *g, *x;
+  const A* center;
   Layout l;
   template <class F>
   void visit(F&& f) {
@@ -361,33 +375,42 @@ struct ChannelSums {
     double a = 0, b = 0;
     for (int64_t i = threadIdx.x; i < l.n * l.size; i += blockDim.x) {
       const int64_t at = l.at(k, i);
-      const double v = static_cast<double>(g[at]);
+      const double v = convert<double>(g[at]);
       a += v;
-      b += v * (static_cast<double>(x[at]) - m);
+      b += v * (convert<double>(x[at]) - m);
     }
     a = block_sum(a);
     b = block_sum(b);
     if (threadIdx.x) return;
-    first[k] = static_cast<T>(a);
-    second[k] = static_cast<T>(b);
+    first[k] = static_cast<A>(a);
+    second[k] = static_cast<A>(b);
   }
 };
 void channel_sums(const Call& c, Tensors& out) {
-  const Tensor g = c.in[0].contiguous_data(), x = c.in[1].contiguous_data(),
-               center = c.in[2].contiguous_data();
+  const Tensor g = c.in[0].contiguous_data(), x = c.in[1].contiguous_data(), center = computed_with(c, 2);
   const Layout l(x.shape());
-  visit_floating(x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
+  const bool rounds = is_half(out[0].dtype());
+  const auto sums = [&](const Tensor& t) { return rounds ? empty(t.shape(), {float32, t.device()}) : t; };
+  const Tensor first = sums(out[0]), second = sums(out[1]);
+  visit_stored(x.dtype(), [&](auto stored, auto computed) {
+    using T = decltype(stored);
+    using A = decltype(computed);
     for_each_row(c.name(), x.device(), l.channels, l.per_channel(),
-                 ChannelSums<T>{elements<T>(out[0]), elements<T>(out[1]), elements<const T>(g),
-                                elements<const T>(x), elements<const T>(center), l});
+                 ChannelSums<T, A>{elements<A>(first), elements<A>(second), elements<const T>(g),
+                                   elements<const T>(x), elements<const A>(center), l});
+    if constexpr (sizeof(T) == 2)
+      if (rounds) {
+        map1<T, float>(c.name(), first, out[0], As<T>{});
+        map1<T, float>(c.name(), second, out[1], As<T>{});
+      }
   });
 }
 
-template <class T>
+template <class T, class A>
 struct ChannelMix {
   T* out;
-  const T *g, *x, *center, *p, *q, *r;
+  const T *g, *x;
+  const A *center, *p, *q, *r;
   Layout l;
   template <class F>
   void visit(F&& f) {
@@ -395,18 +418,19 @@ struct ChannelMix {
   }
   __device__ void operator()(int64_t i) const {
     const int64_t k = l.channel_of(i);
-    out[i] = p[k] * g[i] + (q[k] * (x[i] - center[k]) + r[k]);
+    out[i] = static_cast<T>(p[k] * static_cast<A>(g[i]) + (q[k] * (static_cast<A>(x[i]) - center[k]) + r[k]));
   }
 };
 void channel_mix(const Call& c, Tensors& out) {
   Tensor in[6];
-  for (size_t i = 0; i < 6; ++i) in[i] = c.in[i].contiguous_data();
-  visit_floating(out[0].dtype(), [&](auto zero) {
-    using T = decltype(zero);
+  for (size_t i = 0; i < 6; ++i) in[i] = i < 2 ? c.in[i].contiguous_data() : computed_with(c, i);
+  visit_stored(out[0].dtype(), [&](auto stored, auto computed) {
+    using T = decltype(stored);
+    using A = decltype(computed);
     for_each(c.name(), out[0].device(), out[0].numel(),
-             ChannelMix<T>{elements<T>(out[0]), elements<const T>(in[0]), elements<const T>(in[1]),
-                           elements<const T>(in[2]), elements<const T>(in[3]), elements<const T>(in[4]),
-                           elements<const T>(in[5]), Layout(out[0].shape())});
+             ChannelMix<T, A>{elements<T>(out[0]), elements<const T>(in[0]), elements<const T>(in[1]),
+                              elements<const A>(in[2]), elements<const A>(in[3]), elements<const A>(in[4]),
+                              elements<const A>(in[5]), Layout(out[0].shape())});
   });
 }
 
@@ -418,10 +442,10 @@ KernelTable norm_kernels() {
       {"rms_norm", forward<false>, nullptr, true},
       {"layer_norm_grad", backward<true>, nullptr, true},
       {"rms_norm_grad", backward<false>, nullptr, true},
-      {"batch_norm_train", batch_norm_train},
-      {"channel_affine", channel_affine},
-      {"channel_sums", channel_sums},
-      {"channel_mix", channel_mix},
+      {"batch_norm_train", batch_norm_train, nullptr, true},
+      {"channel_affine", channel_affine, nullptr, true},
+      {"channel_sums", channel_sums, nullptr, true},
+      {"channel_mix", channel_mix, nullptr, true},
   };
   return kTable;
 }

@@ -36,22 +36,24 @@ struct Planes {
     const int64_t last = after / stride[d] + 1;
     return {first > 0 ? (first + stride[d] - 1) / stride[d] : 0, last < out[d] ? last : out[d]};
   }
-  // Where in its plane the first largest element of a window is; the last NaN if there is one.
-  template <class T>
+  // Where in its plane the first largest element of a window is; the last NaN if there is one. A: what
+  // elements are compared as.
+  template <class A, class T>
   __device__ int64_t largest(const T* x, int64_t oy, int64_t ox) const {
     const Range rows = window(0, oy), columns = window(1, ox);
     int64_t at = rows.begin * in[1] + columns.begin;
     for (int64_t i = rows.begin; i < rows.end; ++i)
       for (int64_t j = columns.begin; j < columns.end; ++j) {
-        const T v = x[i * in[1] + j];
-        if (v > x[at] || v != v) at = i * in[1] + j;
+        const A v = static_cast<A>(x[i * in[1] + j]);
+        if (v > static_cast<A>(x[at]) || v != v) at = i * in[1] + j;
       }
     return at;
   }
 };
 
-// out: values where x is largest in each window; of x itself, that is the maximum.
-template <class T>
+// out: values where x is largest in each window; of x itself, that is the maximum. T: what is stored; A: what
+// is computed with.
+template <class T, class A>
 struct PickLargest {
   T* out;
   const T *values, *x;
@@ -62,10 +64,10 @@ struct PickLargest {
   }
   __device__ void operator()(int64_t i) const {
     const int64_t ox = i % p.out[1], rest = i / p.out[1], plane = rest / p.out[0] * p.in[0] * p.in[1];
-    out[i] = values[plane + p.largest(x + plane, rest % p.out[0], ox)];
+    out[i] = values[plane + p.template largest<A>(x + plane, rest % p.out[0], ox)];
   }
 };
-template <class T>
+template <class T, class A>
 struct MaxGrad {
   T* out;
   const T *g, *x;
@@ -77,18 +79,19 @@ struct MaxGrad {
   __device__ void operator()(int64_t i) const {
     const int64_t size = p.in[0] * p.in[1], plane = i / size, at = i % size;
     const Range rows = p.covering(0, at / p.in[1]), columns = p.covering(1, at % p.in[1]);
-    T sum = 0;
+    A sum = 0;
     for (int64_t oy = rows.begin; oy < rows.end; ++oy)
       for (int64_t ox = columns.begin; ox < columns.end; ++ox)
-        if (p.largest(x + plane * size, oy, ox) == at) sum += g[(plane * p.out[0] + oy) * p.out[1] + ox];
-    out[i] = sum;
+        if (p.template largest<A>(x + plane * size, oy, ox) == at)
+          sum += static_cast<A>(g[(plane * p.out[0] + oy) * p.out[1] + ox]);
+    out[i] = static_cast<T>(sum);
   }
 };
-template <class T>
+template <class T, class A>
 struct Average {
   T* out;
   const T* x;
-  T scale;
+  A scale;
   Planes p;
   template <class F>
   void visit(F&& f) {
@@ -98,17 +101,17 @@ struct Average {
     const int64_t ox = i % p.out[1], rest = i / p.out[1];
     const Range rows = p.window(0, rest % p.out[0]), columns = p.window(1, ox);
     const T* plane = x + rest / p.out[0] * p.in[0] * p.in[1];
-    T total = 0;
+    A total = 0;
     for (int64_t r = rows.begin; r < rows.end; ++r)
-      for (int64_t q = columns.begin; q < columns.end; ++q) total += plane[r * p.in[1] + q];
-    out[i] = total * scale;
+      for (int64_t q = columns.begin; q < columns.end; ++q) total += static_cast<A>(plane[r * p.in[1] + q]);
+    out[i] = static_cast<T>(total * scale);
   }
 };
-template <class T>
+template <class T, class A>
 struct AverageGrad {
   T* out;
   const T* g;
-  T scale;
+  A scale;
   Planes p;
   template <class F>
   void visit(F&& f) {
@@ -117,21 +120,22 @@ struct AverageGrad {
   __device__ void operator()(int64_t i) const {
     const int64_t size = p.in[0] * p.in[1], plane = i / size, at = i % size;
     const Range rows = p.covering(0, at / p.in[1]), columns = p.covering(1, at % p.in[1]);
-    T sum = 0;
+    A sum = 0;
     for (int64_t oy = rows.begin; oy < rows.end; ++oy)
       for (int64_t ox = columns.begin; ox < columns.end; ++ox)
-        sum += g[(plane * p.out[0] + oy) * p.out[1] + ox] * scale;
-    out[i] = sum;
+        sum += static_cast<A>(g[(plane * p.out[0] + oy) * p.out[1] + ox]) * scale;
+    out[i] = static_cast<T>(sum);
   }
 };
 
 void pick(const Call& c, const Tensor& given, const Tensor& image, const Tensor& out) {
   const Tensor values = given.contiguous_data(), x = image.contiguous_data();
   const Planes p(c, x, out);
-  visit_floating(x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
+  visit_stored(x.dtype(), [&](auto stored, auto computed) {
+    using T = decltype(stored);
+    using A = decltype(computed);
     for_each(c.name(), x.device(), p.all_out(),
-             PickLargest<T>{elements<T>(out), elements<const T>(values), elements<const T>(x), p});
+             PickLargest<T, A>{elements<T>(out), elements<const T>(values), elements<const T>(x), p});
   });
 }
 void max_pool2d(const Call& c, Tensors& out) { pick(c, c.in[0], c.in[0], out[0]); }
@@ -139,10 +143,11 @@ void max_pool2d_pick(const Call& c, Tensors& out) { pick(c, c.in[0], c.in[1], ou
 void max_pool2d_grad(const Call& c, Tensors& out) {
   const Tensor g = c.in[0].contiguous_data(), x = c.in[1].contiguous_data();
   const Planes p(c, x, g);
-  visit_floating(x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
+  visit_stored(x.dtype(), [&](auto stored, auto computed) {
+    using T = decltype(stored);
+    using A = decltype(computed);
     for_each(c.name(), x.device(), p.all_in(),
-             MaxGrad<T>{elements<T>(out[0]), elements<const T>(g), elements<const T>(x), p});
+             MaxGrad<T, A>{elements<T>(out[0]), elements<const T>(g), elements<const T>(x), p});
   });
 }
 double share(const Planes& p) {
@@ -151,19 +156,21 @@ double share(const Planes& p) {
 void avg_pool2d(const Call& c, Tensors& out) {
   const Tensor x = c.in[0].contiguous_data();
   const Planes p(c, x, out[0]);
-  visit_floating(x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
+  visit_stored(x.dtype(), [&](auto stored, auto computed) {
+    using T = decltype(stored);
+    using A = decltype(computed);
     for_each(c.name(), x.device(), p.all_out(),
-             Average<T>{elements<T>(out[0]), elements<const T>(x), static_cast<T>(share(p)), p});
+             Average<T, A>{elements<T>(out[0]), elements<const T>(x), static_cast<A>(share(p)), p});
   });
 }
 void avg_pool2d_grad(const Call& c, Tensors& out) {
   const Tensor g = c.in[0].contiguous_data();
   const Planes p(c, out[0], g);
-  visit_floating(g.dtype(), [&](auto zero) {
-    using T = decltype(zero);
+  visit_stored(g.dtype(), [&](auto stored, auto computed) {
+    using T = decltype(stored);
+    using A = decltype(computed);
     for_each(c.name(), g.device(), p.all_in(),
-             AverageGrad<T>{elements<T>(out[0]), elements<const T>(g), static_cast<T>(share(p)), p});
+             AverageGrad<T, A>{elements<T>(out[0]), elements<const T>(g), static_cast<A>(share(p)), p});
   });
 }
 
@@ -171,8 +178,11 @@ void avg_pool2d_grad(const Call& c, Tensors& out) {
 
 KernelTable pooling_kernels() {
   static constexpr KernelEntry kTable[] = {
-      {"max_pool2d", max_pool2d}, {"max_pool2d_grad", max_pool2d_grad}, {"max_pool2d_pick", max_pool2d_pick},
-      {"avg_pool2d", avg_pool2d}, {"avg_pool2d_grad", avg_pool2d_grad},
+      {"max_pool2d", max_pool2d, nullptr, true},
+      {"max_pool2d_grad", max_pool2d_grad, nullptr, true},
+      {"max_pool2d_pick", max_pool2d_pick, nullptr, true},
+      {"avg_pool2d", avg_pool2d, nullptr, true},
+      {"avg_pool2d_grad", avg_pool2d_grad, nullptr, true},
   };
   return kTable;
 }

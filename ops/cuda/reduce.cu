@@ -18,24 +18,24 @@ struct Product {
   __device__ A merge(A a, A b) const { return a * b; }
   __device__ T finish(A a) const { return static_cast<T>(a); }
 };
-// The better one, or a NaN.
-template <class T, bool larger>
+// The better one, or a NaN. T: what is stored; A: what is compared.
+template <class T, class A, bool larger>
 struct Extremum {
-  T first;
-  __device__ T start() const { return first; }
-  __device__ T fold(T a, T v) const {
-    const T best = (larger ? v > a : v < a) ? v : a;
+  A first;
+  __device__ A start() const { return first; }
+  __device__ A fold(A a, T v) const { return merge(a, static_cast<A>(v)); }
+  __device__ A merge(A a, A v) const {
+    const A best = (larger ? v > a : v < a) ? v : a;
     return v != v ? v : best;
   }
-  __device__ T merge(T a, T b) const { return fold(a, b); }
-  __device__ T finish(T a) const { return a; }
+  __device__ T finish(A a) const { return static_cast<T>(a); }
 };
 template <class T>
 struct Norm {
   __device__ double start() const { return 0; }
-  __device__ double fold(double a, T v) const { return a + static_cast<double>(v) * static_cast<double>(v); }
+  __device__ double fold(double a, T v) const { return a + convert<double>(v) * convert<double>(v); }
   __device__ double merge(double a, double b) const { return a + b; }
-  __device__ T finish(double a) const { return static_cast<T>(std::sqrt(a)); }
+  __device__ T finish(double a) const { return from_double<T>(std::sqrt(a)); }
 };
 
 template <class A, class T, class R, class Op>
@@ -63,21 +63,25 @@ void mean(const Call& c, Tensors& out) {
 }
 void prod(const Call& c, Tensors& out) {
   const Rows r = rows_of(c);
-  visit_numeric(c.in[0].dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    using A = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;  // integers wrap around
+  if (c.in[0].dtype() == int64)  // integers wrap around
+    return reduce_rows<uint64_t, int64_t, int64_t>(c, r, out[0], Product<int64_t, uint64_t>{});
+  visit_stored(c.in[0].dtype(), [&](auto stored, auto computed) {
+    using T = decltype(stored);
+    using A = decltype(computed);
     reduce_rows<A, T, T>(c, r, out[0], Product<T, A>{});
   });
 }
 template <bool larger>
 void extremum(const Call& c, Tensors& out) {
-  visit_numeric(c.in[0].dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    using Limits = std::numeric_limits<T>;
-    const T top = Limits::has_infinity ? Limits::infinity() : Limits::max(),
+  const auto run = [&](auto stored, auto computed) {
+    using T = decltype(stored);
+    using A = decltype(computed);
+    using Limits = std::numeric_limits<A>;
+    const A top = Limits::has_infinity ? Limits::infinity() : Limits::max(),
             bottom = Limits::has_infinity ? -Limits::infinity() : Limits::min();
-    reduce_rows<T, T, T>(c, rows_of(c), out[0], Extremum<T, larger>{larger ? bottom : top});
-  });
+    reduce_rows<A, T, T>(c, rows_of(c), out[0], Extremum<T, A, larger>{larger ? bottom : top});
+  };
+  c.in[0].dtype() == int64 ? run(int64_t{}, int64_t{}) : visit_stored(c.in[0].dtype(), run);
 }
 
 // Squares of numbers below 1e-154 or above 1e154 do not fit float64: those are divided by the largest first.
@@ -104,8 +108,8 @@ struct RescueNorm {
 void norm(const Call& c, Tensors& out) {
   const Tensor x = c.in[0].contiguous_data();
   const Rows all{x, {1, x.numel(), 1}};
-  visit_floating(x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
+  visit_stored(x.dtype(), [&](auto stored, auto) {
+    using T = decltype(stored);
     reduce_rows<double, T, T>(c, all, out[0], Norm<T>{});
   });
   if (x.dtype() == float64)
@@ -126,32 +130,32 @@ struct Spread {
   __device__ void operator()(int64_t row) const {
     const T* line = x + lines.begin(row);
     double sum = 0, squares = 0;
-    for (int64_t i = threadIdx.x; i < lines.n; i += blockDim.x)
-      sum += static_cast<double>(line[i * lines.inner]);
+    for (int64_t i = threadIdx.x; i < lines.n; i += blockDim.x) sum += convert<double>(line[i * lines.inner]);
     const double mean = block_sum(sum) / static_cast<double>(lines.n);
     for (int64_t i = threadIdx.x; i < lines.n; i += blockDim.x) {
-      const double d = static_cast<double>(line[i * lines.inner]) - mean;
+      const double d = convert<double>(line[i * lines.inner]) - mean;
       squares += d * d;
     }
     squares = block_sum(squares);
-    if (threadIdx.x == 0) out[row] = static_cast<T>(root ? std::sqrt(squares / divisor) : squares / divisor);
+    if (threadIdx.x == 0) out[row] = from_double<T>(root ? std::sqrt(squares / divisor) : squares / divisor);
   }
 };
 template <bool root>
 void spread(const Call& c, Tensors& out) {
   const Rows r = rows_of(c);
   const double n = static_cast<double>(r.lines.n);
-  visit_floating(c.in[0].dtype(), [&](auto zero) {
-    using T = decltype(zero);
+  visit_stored(c.in[0].dtype(), [&](auto stored, auto) {
+    using T = decltype(stored);
     for_each_row(c.name(), r.x.device(), r.lines.rows(), r.lines.n,
                  Spread<T, root>{elements<T>(out[0]), elements<const T>(r.x), r.lines,
                                  std::max(0.0, c.attrs.flag("unbiased") ? n - 1 : n)});
   });
 }
 
-template <class T>
+// The result of halves is float32.
+template <class T, class A>
 struct LogSumExp {
-  T* out;
+  A* out;
   const T* x;
   Lines lines;
   template <class F>
@@ -160,8 +164,8 @@ struct LogSumExp {
   }
   __device__ void operator()(int64_t row) const {
     const T* line = x + lines.begin(row);
-    const Extremum<T, true> larger{-std::numeric_limits<T>::infinity()};
-    T top = larger.start();
+    const Extremum<T, A, true> larger{-std::numeric_limits<A>::infinity()};
+    A top = larger.start();
     for (int64_t i = threadIdx.x; i < lines.n; i += blockDim.x) top = larger.fold(top, line[i * lines.inner]);
     top = block_merge(top, larger);
     if (std::isinf(top)) {  // all -inf, or a +inf: top - top would be NaN
@@ -170,17 +174,18 @@ struct LogSumExp {
     }
     double total = 0;
     for (int64_t i = threadIdx.x; i < lines.n; i += blockDim.x)
-      total += static_cast<double>(std::exp(line[i * lines.inner] - top));
+      total += static_cast<double>(std::exp(static_cast<A>(line[i * lines.inner]) - top));
     total = block_sum(total);
-    if (threadIdx.x == 0) out[row] = static_cast<T>(static_cast<double>(top) + std::log(total));
+    if (threadIdx.x == 0) out[row] = static_cast<A>(static_cast<double>(top) + std::log(total));
   }
 };
 void logsumexp(const Call& c, Tensors& out) {
   const Rows r = rows_of(c);
-  visit_floating(c.in[0].dtype(), [&](auto zero) {
-    using T = decltype(zero);
+  visit_stored(c.in[0].dtype(), [&](auto stored, auto computed) {
+    using T = decltype(stored);
+    using A = decltype(computed);
     for_each_row(c.name(), r.x.device(), r.lines.rows(), r.lines.n,
-                 LogSumExp<T>{elements<T>(out[0]), elements<const T>(r.x), r.lines});
+                 LogSumExp<T, A>{elements<A>(out[0]), elements<const T>(r.x), r.lines});
   });
 }
 
@@ -247,11 +252,21 @@ void best_of_all(const Call& c, Tensors& out) {
 
 KernelTable reduce_kernels() {
   static constexpr KernelEntry kTable[] = {
-      {"sum", sum, nullptr, true},  {"mean", mean, nullptr, true},   {"prod", prod},
-      {"amax", extremum<true>},     {"amin", extremum<false>},       {"norm", norm},
-      {"var", spread<false>},       {"std", spread<true>},           {"logsumexp", logsumexp},
-      {"argmax", best_place<true>}, {"argmin", best_place<false>},   {"max", best_of_all<true>},
-      {"min", best_of_all<false>},  {"max_along", best_along<true>}, {"min_along", best_along<false>},
+      {"sum", sum, nullptr, true},
+      {"mean", mean, nullptr, true},
+      {"prod", prod, nullptr, true},
+      {"amax", extremum<true>, nullptr, true},
+      {"amin", extremum<false>, nullptr, true},
+      {"norm", norm, nullptr, true},
+      {"var", spread<false>, nullptr, true},
+      {"std", spread<true>, nullptr, true},
+      {"logsumexp", logsumexp, nullptr, true},
+      {"argmax", best_place<true>},
+      {"argmin", best_place<false>},
+      {"max", best_of_all<true>},
+      {"min", best_of_all<false>},
+      {"max_along", best_along<true>},
+      {"min_along", best_along<false>},
   };
   return kTable;
 }

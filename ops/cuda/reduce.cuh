@@ -174,6 +174,13 @@ void reduce(const char* name, Device device, const Lines& lines, const T* x, R* 
   for_each_row(name, device, rows, pieces, ReduceByBlocks<A, R, Rest>{out, parts, {rows, pieces, 1}, {op}});
 }
 
+/// A result that was computed in double: of halves by way of float32, as other devices have it.
+template <class R>
+__device__ R from_double(double x) {
+  using Wide = std::conditional_t<sizeof(R) == 2, float, R>;
+  return static_cast<R>(static_cast<Wide>(x));
+}
+
 /// float32 is summed in double: accurate whatever the length, and the kernel waits for memory anyway.
 template <class T, class R>
 struct Sum {
@@ -181,11 +188,7 @@ struct Sum {
   __device__ double start() const { return 0; }
   __device__ double fold(double a, T v) const { return a + convert<double>(v); }
   __device__ double merge(double a, double b) const { return a + b; }
-  // Of halves by way of float32, as other devices have it.
-  __device__ R finish(double a) const {
-    using Wide = std::conditional_t<sizeof(R) == 2, float, R>;
-    return static_cast<R>(static_cast<Wide>(divisor == 1 ? a : a / divisor));
-  }
+  __device__ R finish(double a) const { return from_double<R>(divisor == 1 ? a : a / divisor); }
 };
 /// The sum of the squares, in double.
 template <class T, class R>

@@ -233,20 +233,12 @@ struct SigmoidGrad {
 };
 
 template <class F>
-void floating(const Call& c, Tensors& out) {
-  floating1(c, out, F{});
-}
-template <class F>
 void halves(const Call& c, Tensors& out) {
   with_halves1(c, out, F{});
 }
 template <class F>
 void pairs(const Call& c, Tensors& out) {
   with_halves2(c, out, F{});
-}
-template <class F>
-void numeric(const Call& c, Tensors& out) {
-  numeric1(c, out, F{});
 }
 template <class F>
 void numeric_halves(const Call& c, Tensors& out) {
@@ -256,7 +248,7 @@ void numeric_halves(const Call& c, Tensors& out) {
 template <class F>
 void rounded(const Call& c, Tensors& out) {
   if (out[0].dtype() == int64) return map1<int64_t, int64_t>(c.name(), c.in[0], out[0], Same{});
-  floating1(c, out, F{});
+  with_halves1(c, out, F{});
 }
 
 template <class T, class A, class F>
@@ -278,7 +270,7 @@ void gelu_grad(const Call& c, Tensors& out) {
 void leaky_relu(const Call& c, Tensors& out) {
   with_halves1(c, out, LeakyRelu{c.attrs.number("negative_slope")});
 }
-void elu(const Call& c, Tensors& out) { floating1(c, out, Elu{c.attrs.number("alpha")}); }
+void elu(const Call& c, Tensors& out) { with_halves1(c, out, Elu{c.attrs.number("alpha")}); }
 
 template <class T>
 struct Clamp {
@@ -295,14 +287,23 @@ struct Always {
 };
 void clamp(const Call& c, Tensors& out) {
   const Scalar &low = c.attrs.scalar("min"), &high = c.attrs.scalar("max");
-  visit_numeric(out[0].dtype(), [&](auto zero) {
+  const auto always_nan = [](const Scalar& s) { return s.is_floating() && std::isnan(s.to<double>()); };
+  const auto run = [&](const auto& make) {
+    visit_halves_too(out[0].dtype(), make, [&](auto stored, const auto& f) {
+      using T = decltype(stored);
+      map1<T, T>(c.name(), c.in[0], out[0], f);
+    });
+  };
+  if (out[0].dtype() != int64 && (always_nan(low) || always_nan(high)))
+    return run([](auto zero) {
+      using T = decltype(zero);
+      return Always<T>{std::numeric_limits<T>::quiet_NaN()};
+    });
+  run([&](auto zero) {
     using T = decltype(zero);
     constexpr bool kWhole = std::is_integral_v<T>;  // infinite bounds of integers are none
-    const T l = kWhole && low.is_floating() ? std::numeric_limits<T>::lowest() : low.to<T>();
-    const T h = kWhole && high.is_floating() ? std::numeric_limits<T>::max() : high.to<T>();
-    if (l != l || h != h)
-      return map1<T, T>(c.name(), c.in[0], out[0], Always<T>{std::numeric_limits<T>::quiet_NaN()});
-    map1<T, T>(c.name(), c.in[0], out[0], Clamp<T>{l, h});
+    return Clamp<T>{kWhole && low.is_floating() ? std::numeric_limits<T>::lowest() : low.to<T>(),
+                    kWhole && high.is_floating() ? std::numeric_limits<T>::max() : high.to<T>()};
   });
 }
 
@@ -312,37 +313,37 @@ KernelTable unary_kernels() {
   static constexpr KernelEntry kTable[] = {
       {"neg", numeric_halves<Neg>, nullptr, true},
       {"abs", numeric_halves<Abs>, nullptr, true},
-      {"square", numeric<Square>},
+      {"square", numeric_halves<Square>, nullptr, true},
       {"sign", numeric_halves<Sign>, nullptr, true},
       {"relu", numeric_halves<Relu>, nullptr, true},
-      {"floor", rounded<Floor>},
-      {"ceil", rounded<Ceil>},
-      {"round", rounded<Round>},
-      {"trunc", rounded<Trunc>},
+      {"floor", rounded<Floor>, nullptr, true},
+      {"ceil", rounded<Ceil>, nullptr, true},
+      {"round", rounded<Round>, nullptr, true},
+      {"trunc", rounded<Trunc>, nullptr, true},
       {"exp", halves<Exp>, nullptr, true},
       {"log", halves<Log>, nullptr, true},
-      {"log1p", floating<Log1p>},
-      {"expm1", floating<Expm1>},
-      {"log2", floating<Log2>},
-      {"sqrt", floating<Sqrt>},
-      {"rsqrt", floating<Rsqrt>},
-      {"reciprocal", floating<Reciprocal>},
-      {"sin", floating<Sin>},
-      {"cos", floating<Cos>},
-      {"erf", floating<Erf>},
+      {"log1p", halves<Log1p>, nullptr, true},
+      {"expm1", halves<Expm1>, nullptr, true},
+      {"log2", halves<Log2>, nullptr, true},
+      {"sqrt", halves<Sqrt>, nullptr, true},
+      {"rsqrt", halves<Rsqrt>, nullptr, true},
+      {"reciprocal", halves<Reciprocal>, nullptr, true},
+      {"sin", halves<Sin>, nullptr, true},
+      {"cos", halves<Cos>, nullptr, true},
+      {"erf", halves<Erf>, nullptr, true},
       {"tanh", halves<Tanh>, nullptr, true},
       {"sigmoid", halves<Sigmoid>, nullptr, true},
       {"silu", halves<Silu>, nullptr, true},
-      {"softplus", floating<Softplus>},
+      {"softplus", halves<Softplus>, nullptr, true},
       {"gelu", gelu, nullptr, true},
       {"gelu_grad", gelu_grad, nullptr, true},
       {"leaky_relu", leaky_relu, nullptr, true},
-      {"elu", elu},
+      {"elu", elu, nullptr, true},
       {"relu_grad", pairs<ReluGrad>, nullptr, true},
       {"silu_grad", pairs<SiluGrad>, nullptr, true},
       {"tanh_grad", pairs<TanhGrad>, nullptr, true},
       {"sigmoid_grad", pairs<SigmoidGrad>, nullptr, true},
-      {"clamp", clamp},
+      {"clamp", clamp, nullptr, true},
   };
   return kTable;
 }

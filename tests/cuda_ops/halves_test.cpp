@@ -139,18 +139,33 @@ TEST_CASE("activations and dropout of halves are rounded once on a GPU, and so a
     std::function<Tensor(const Tensor&)> f;
     double more = 0;  // units: gradients are made of the rounded result
   };
-  const Case cases[] = {{"neg", [](const Tensor& x) { return ops::neg(x); }},
-                        {"abs", [](const Tensor& x) { return ops::abs(x); }},
-                        {"exp", [](const Tensor& x) { return ops::exp(x); }, 2},
-                        {"log", [](const Tensor& x) { return ops::log(ops::abs(x)); }, 1},
-                        {"relu", [](const Tensor& x) { return ops::relu(x); }},
-                        {"leaky_relu", [](const Tensor& x) { return ops::leaky_relu(x, 0.3); }},
-                        {"tanh", [](const Tensor& x) { return ops::tanh(x); }, 4},
-                        {"sigmoid", [](const Tensor& x) { return ops::sigmoid(x); }, 2},
-                        {"silu", [](const Tensor& x) { return ops::silu(x); }},
-                        {"gelu", [](const Tensor& x) { return ops::gelu(x); }},
-                        {"gelu tanh", [](const Tensor& x) { return ops::gelu(x, "tanh"); }},
-                        {"dropout", [](const Tensor& x) { return (manual_seed(7), ops::dropout(x, 0.3)); }}};
+  const Case cases[] = {
+      {"neg", [](const Tensor& x) { return ops::neg(x); }},
+      {"abs", [](const Tensor& x) { return ops::abs(x); }},
+      {"exp", [](const Tensor& x) { return ops::exp(x); }, 2},
+      {"log", [](const Tensor& x) { return ops::log(ops::abs(x)); }, 1},
+      {"relu", [](const Tensor& x) { return ops::relu(x); }},
+      {"leaky_relu", [](const Tensor& x) { return ops::leaky_relu(x, 0.3); }},
+      {"tanh", [](const Tensor& x) { return ops::tanh(x); }, 4},
+      {"sigmoid", [](const Tensor& x) { return ops::sigmoid(x); }, 2},
+      {"silu", [](const Tensor& x) { return ops::silu(x); }},
+      {"gelu", [](const Tensor& x) { return ops::gelu(x); }},
+      {"square", [](const Tensor& x) { return ops::square(x); }},
+      {"sqrt", [](const Tensor& x) { return ops::sqrt(ops::abs(x)); }, 1},
+      {"rsqrt", [](const Tensor& x) { return ops::rsqrt(ops::abs(x)); }, 3},
+      {"reciprocal", [](const Tensor& x) { return ops::reciprocal(ops::clamp(x, 0.25, 4)); }, 2},
+      {"log1p", [](const Tensor& x) { return ops::log1p(ops::abs(x)); }},
+      {"expm1", [](const Tensor& x) { return ops::expm1(x); }, 8},
+      {"log2", [](const Tensor& x) { return ops::log2(ops::abs(x)); }},
+      {"sin", [](const Tensor& x) { return ops::sin(x); }},
+      {"cos", [](const Tensor& x) { return ops::cos(x); }},
+      {"erf", [](const Tensor& x) { return ops::erf(x); }},
+      {"softplus", [](const Tensor& x) { return ops::softplus(x); }},
+      {"elu", [](const Tensor& x) { return ops::elu(x, 0.7); }},
+      {"clamp", [](const Tensor& x) { return ops::clamp(x, -0.5, 0.75); }},
+      {"floor", [](const Tensor& x) { return ops::floor(x); }},
+      {"gelu tanh", [](const Tensor& x) { return ops::gelu(x, "tanh"); }},
+      {"dropout", [](const Tensor& x) { return (manual_seed(7), ops::dropout(x, 0.3)); }}};
   for (const DType t : {bfloat16, float16})
     for (const auto& [name, f, more] : cases)
       for (const bool turned : {false, true}) {
@@ -162,6 +177,94 @@ TEST_CASE("activations and dropout of halves are rounded once on a GPU, and so a
             more * rounding);
       }
 }
+
+TEST_CASE("other reductions of halves are rounded once on a GPU, and so are their gradients") {
+  if (!needs_gpus(1)) return;
+  const std::pair<const char*, std::function<Tensor(const Tensor&, const IntList&)>> cases[] = {
+      {"var", [](const Tensor& x, const IntList& d) { return ops::var(x, d); }},
+      {"std", [](const Tensor& x, const IntList& d) { return ops::std(x, d, false); }},
+      {"prod", [](const Tensor& x, const IntList& d) { return ops::prod(x, d); }},
+      {"norm", [](const Tensor& x, const IntList&) { return ops::norm(x); }},
+      {"logsumexp", [](const Tensor& x, const IntList& d) { return ops::logsumexp(x, d); }},
+      {"amax", [](const Tensor& x, const IntList& d) { return ops::amax(x, d); }},
+      {"amin", [](const Tensor& x, const IntList& d) { return ops::amin(x, d); }}};
+  for (const DType t : {bfloat16, float16})
+    for (const auto& [name, f] : cases)
+      for (const Shape& shape : {Shape{6, 9}, {5, 7, 3}, {3, 70}})
+        for (const IntList& dim : {IntList{0}, {-1}}) {
+          INFO(name << " of " << shape.str() << " over " << dim[0]);
+          const double rounding = t == bfloat16 ? 0x1p-8 : 0x1p-11;  // gradients are made of rounded results
+          const Tensor x = drawn(shape, 1, t), y = f(x, dim);
+          // The largest of a row is one element also where it is rounded.
+          compare(
+              {x}, drawn(y.shape(), 2, t), t, [&](const Tensors& v) { return f(v[0], dim); }, 3 * rounding,
+              rounding / 4);
+        }
+}
+
+TEST_CASE("pools of halves are rounded once on a GPU, and so are their gradients") {
+  if (!needs_gpus(1)) return;
+  for (const DType t : {bfloat16, float16}) {
+    const Tensor x = drawn({2, 3, 9, 8}, 1, t), g = drawn({2, 3, 5, 4}, 2, t);
+    compare({x}, g, t, [](const Tensors& v) { return ops::max_pool2d(v[0], 3, ops::Pair(2), 1); });
+    compare({x}, g, t, [](const Tensors& v) { return ops::avg_pool2d(v[0], 3, ops::Pair(2), 1); });
+  }
+}
+
+TEST_CASE("batch and group norm of halves are rounded once on a GPU, and so are their gradients") {
+  if (!needs_gpus(1)) return;
+  for (const DType t : {bfloat16, float16})
+    for (const Shape& shape : {Shape{5, 4, 3, 7}, {40, 6}, {2, 4, 300}}) {
+      INFO(shape.str());
+      const int64_t channels = shape[1];
+      const Tensor x = drawn(shape, 1, t), w = drawn({channels}, 2, t), b = drawn({channels}, 3, t),
+                   mean = drawn({channels}, 4, t), var = ops::add(ops::square(drawn({channels}, 5, t)), 0.5);
+      const Tensor g = drawn(shape, 6, t);
+      compare(
+          {x, w, b}, g, t, [](const Tensors& v) { return ops::batch_norm_train(v[0], v[1], v[2]).y; }, 0,
+          1e-4);
+      compare(
+          {x, w, b, mean, var}, g, t,
+          [](const Tensors& v) { return ops::batch_norm_eval(v[0], v[1], v[2], v[3], v[4]); }, 0, 1e-4);
+      compare(
+          {x, w, b}, g, t, [](const Tensors& v) { return ops::group_norm(v[0], 2, v[1], v[2]); }, 0, 1e-4);
+    }
+}
+
+#ifdef TROUPE_CUDA_SIM
+TEST_CASE("operators of halves make no float32 copies on a GPU") {
+  if (!needs_gpus(1)) return;
+  const NoGradGuard off;
+  const Tensor x = drawn({4, 4, 8, 8}, 1, bfloat16).data_on(gpu0), w = drawn({4}, 2, bfloat16).data_on(gpu0);
+  const std::pair<const char*, std::function<void()>> cases[] = {
+      {"sqrt", [&] { ops::sqrt(x); }},
+      {"square", [&] { ops::square(x); }},
+      {"softplus", [&] { ops::softplus(x); }},
+      {"elu", [&] { ops::elu(x, 1); }},
+      {"clamp", [&] { ops::clamp(x, -1, 1); }},
+      {"round", [&] { ops::round(x); }},
+      {"var", [&] { ops::var(x, {1}); }},
+      {"std", [&] { ops::std(x, {1}); }},
+      {"prod", [&] { ops::prod(x, {1}); }},
+      {"norm", [&] { ops::norm(x); }},
+      {"amax", [&] { ops::amax(x, {1}); }},
+      {"max_pool2d", [&] { ops::max_pool2d(x, 2); }},
+      {"avg_pool2d", [&] { ops::avg_pool2d(x, 2); }}};
+  for (const auto& [name, f] : cases) {
+    INFO(name);
+    sim_cuda::reset_counters();
+    f();
+    CHECK(sim_cuda::counters().launches == 1);
+  }
+  // These have launches of their own for numbers of channels and for the rounded result.
+  sim_cuda::reset_counters();
+  ops::logsumexp(x, {1});
+  CHECK(sim_cuda::counters().launches == 2);
+  sim_cuda::reset_counters();
+  ops::batch_norm_train(x, w, w);
+  CHECK(sim_cuda::counters().launches == 4);
+}
+#endif
 
 // Every half there is.
 TEST_CASE("GELU and its slope are right for their own size on a GPU, however far below zero") {
