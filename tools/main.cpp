@@ -4,6 +4,7 @@
 #include "core/base/error.h"
 #include "core/base/standard_output.h"
 #include "ops/environment.h"
+#include "tools/data/data.h"
 #include "tools/flags/flags.h"
 #include "tools/launch/join.h"
 #include "tools/launch/run.h"
@@ -21,6 +22,7 @@ static constexpr char kUsage[] =
     "  run        start a program as several workers (troupe run --help)\n"
     "  join       start a program as one more worker of an elastic job (troupe join --help)\n"
     "  repl       a prompt and scripts that drive a cluster, in Lua (troupe repl --help)\n"
+    "  data       make and look at files of tokens (troupe data --help)\n"
     "  ways       print which way tensors take between workers (troupe ways --help)\n"
     "  ps         list jobs that run, and what their workers do (troupe ps --help)\n"
     "  top        show a job as it goes on, and what slows it down (troupe top --help)\n"
@@ -38,6 +40,7 @@ int main(int argc, char** argv) {
   const std::string verb = arguments.empty() ? "--help" : arguments[0];
   if (verb == "run") return troupe::tools::run_main({arguments.begin() + 1, arguments.end()});
   if (verb == "join") return troupe::tools::join_main({arguments.begin() + 1, arguments.end()});
+  if (verb == "data") return troupe::tools::data_main({arguments.begin() + 1, arguments.end()});
   if (verb == "ways") return troupe::tools::ways_main({arguments.begin() + 1, arguments.end()});
   if (troupe::tools::is_watch_verb(verb))
     return troupe::tools::watch_main(verb, {arguments.begin() + 1, arguments.end()});
@@ -76,7 +79,7 @@ int main(int argc, char** argv) {
     std::cout << kUsage;
     return arguments.empty() ? 2 : 0;
   }
-  const auto near = troupe::nearest(verb, {"run", "join", "repl", "ways", "ps", "top", "waits", "trace",
+  const auto near = troupe::nearest(verb, {"run", "join", "repl", "data", "ways", "ps", "top", "waits", "trace",
                                            "metrics", "dashboard", "logs", "--version", "--help"});
   std::cerr << "troupe: unknown verb '" << verb << "'" << (near.empty() ? "" : "; did you mean " + near + "?")
             << " (see troupe --help)\n";
