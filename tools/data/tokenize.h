@@ -26,7 +26,7 @@ struct Tokenized {
   int64_t vocabulary = 0;
 };
 
-/// Of a tokenizer.json or its folder; another file is one of tiktoken, which cuts texts by `pattern`.
+/// Reads a tokenizer.json or its folder; another file is one of tiktoken, which cuts texts by `pattern`.
 llm::Tokenizer tokenizer_at(const std::string& path, const std::string& pattern);
 /// Writes the file, which appears when it is whole, with a progress bar on standard error. `invalid`, naming
 /// file and line, for what is no text.
