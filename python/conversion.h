@@ -56,5 +56,6 @@ void open_pools(nb::module_& m);       ///< pools of actors
 void open_language_models(nb::module_& m);
 void open_libraries(nb::module_& m);  ///< libraries of actors
 void open_drawing(nb::module_& m);    ///< charts
+void open_feeds(nb::module_& m);      ///< sources larger than memory, and feeds
 
 }  // namespace troupe::python

@@ -18,4 +18,5 @@ NB_MODULE(_core, m) {
   open_language_models(m);
   open_libraries(m);
   open_drawing(m);
+  open_feeds(m);
 }

@@ -39,6 +39,12 @@ Pipeline& Pipeline::filter(std::function<bool(const Sample&)> keeps) {
   return *this;
 }
 
+Pipeline& Pipeline::step(Step f) {
+  filters_ = true;
+  steps_.push_back(std::move(f));
+  return *this;
+}
+
 Pipeline& Pipeline::pack(const std::string& field, int64_t length) {
   if (field.empty() || length < 1)
     throw_invalid(

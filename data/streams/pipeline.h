@@ -54,6 +54,9 @@ class Pipeline {
   /// The function draws random numbers that are the sample's own: the same wherever and whenever it is made.
   Pipeline& map(std::function<Sample(Sample, Generator&)> f);
   Pipeline& filter(std::function<bool(const Sample&)> keeps);
+  /// Does both: gives a sample, or nothing where it goes.
+  using Step = std::function<std::optional<Sample>(Sample, Generator&)>;
+  Pipeline& step(Step f);
   /// Puts the int64 [n] tensors of one field behind each other and cuts them into rows of `length`: the
   /// field, and "segment", which counts the samples in a row from 0: the mask of attention within samples is
   /// where two are equal. Other fields go. What fills no row at the end of an epoch is left out.
@@ -69,7 +72,6 @@ class Pipeline {
 
  private:
   friend class Feed;
-  using Step = std::function<std::optional<Sample>(Sample, Generator&)>;
   SourcePtr source_;
   std::optional<ShuffleOptions> shuffle_;
   std::vector<Step> steps_;

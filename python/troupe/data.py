@@ -1,8 +1,9 @@
 """Data sets by name, and tensors as one: for x, y in data.digits(640, batch_size=64).batches(): ..."""
 from . import _catalog, _core
+from ._feeds import Feed, Source, json_lines, mixed, token_windows
 
 _KNOWN = _catalog.section("data")
-_OWN = ("TokenFile", "of", "write_token_file")
+_OWN = ("Feed", "Source", "TokenFile", "json_lines", "mixed", "of", "token_windows", "write_token_file")
 
 
 def of(x, y, **options):

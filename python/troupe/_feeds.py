@@ -1,0 +1,72 @@
+"""Data larger than memory: sources, and feeds of their batches."""
+import atexit
+import weakref
+
+from . import _core
+from ._core import Source
+
+_open = weakref.WeakSet()
+
+
+def _paths(files):
+    return [str(files)] if isinstance(files, str) or hasattr(files, "__fspath__") else [str(f) for f in files]
+
+
+def token_windows(files, context=1024, bytes=2):
+    """Windows of files of token ids (uint16 or uint32), side by side: samples {"x": ids, "y": the ids that follow}."""
+    return _core.token_windows(_paths(files), context, bytes)
+
+
+def json_lines(files):
+    """The lines of files of JSON objects, a sample each."""
+    return _core.json_lines(_paths(files))
+
+
+def mixed(parts, size=0):
+    """Several sources by weight: mixed([(wiki, 0.7), (code, 0.3)]). size: samples of an epoch; 0, as many as there are in all."""
+    return _core.mixed_sources([(source, float(weight)) for source, weight in parts], size)
+
+
+class Feed:
+    """Batches of a source, dicts of tensors by field, made ahead on threads: for batch in Feed(source, batch=32, seed=1): ...
+
+    seed: of the order, which each epoch has of its own; None, the order of the source. Blocks of `block` samples that lie side by side
+    are permuted, then the samples of `together` of them. steps: functions of a sample, a dict, in their order; one gives a dict, or None
+    for a sample that goes, or True or False. They run on the feed's threads, under the interpreter's lock. pack=("ids", 1024) fills rows
+    of that length with the ids of samples; pad={"ids": 0} pads to the longest. With rank and ranks, this rank's rows of each batch.
+    skip_broken: samples whose reading or functions fail (ValueError, KeyError) are left out and counted in report().
+
+    Made before the loop of a Job, it goes on behind the last batch of the checkpoint, also with another batch, threads and ranks.
+    """
+
+    def __init__(self, source, batch=32, *, seed=None, steps=(), repeat=1, take=None, pack=None, pad=None, pad_to=1, drop_last=False,
+                 skip_broken=False, threads=1, ahead=4, rank=0, ranks=1, block=1024, together=64):
+        numbers = {"batch": batch, "repeat": repeat, "threads": threads, "ahead": ahead, "rank": rank, "ranks": ranks,
+                   "block": block, "together": together, "pad_to": pad_to}
+        functions = [steps] if callable(steps) else list(steps)
+        self._core = _core.feed(source, functions, numbers, seed, take, dict(pad or {}), pack, drop_last, skip_broken)
+        _open.add(self)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return self._core.next()
+
+    def report(self):
+        """Rows that were given, samples that were broken, and seconds waited for them: a dict."""
+        return dict(zip(("rows", "broken", "waited"), self._core.report()))
+
+    def state_dict(self):
+        """Its place."""
+        return self._core.state_dict()
+
+    def load_state_dict(self, state):
+        """Goes on from a place, of a feed of the same source and order."""
+        self._core.load_state_dict(state)
+
+
+@atexit.register
+def _end():  # threads may be in functions of Python, whose interpreter goes
+    for feed in list(_open):
+        feed._core.end()
