@@ -68,7 +68,10 @@ std::shared_ptr<internal::actors::Profiler::Span> span_of(Collective c, const Co
 // Null if no gradient goes through it.
 std::shared_ptr<RecordedOperation> record(const GroupEngine& engine, const GroupCall& call, size_t root,
                                           const CollectiveOptions& options, const Group& group, Tensors& xs) {
-  if (xs.empty() || !engine.recorder()) return nullptr;
+  const bool needed =
+      std::ranges::any_of(xs, [](const Tensor& x) { return x.defined() && x.requires_grad(); });
+  const bool may = frame().context && grad_enabled() && options.gradients;
+  if (xs.empty() || !engine.recorder() || (!needed && !may)) return nullptr;
   const GradMode mode(grad_enabled() && options.gradients);
   CalledOperation called{.collective = call.collective,
                          .op = options.op,
