@@ -2,6 +2,7 @@
 #pragma once
 #include "parallel/context/attention.h"
 #include "parallel/context/sequence.h"
+#include "parallel/context/transformer.h"
 #include "parallel/mesh/actor_mesh.h"
 #include "parallel/mesh/weighted_mean.h"
 #include "troupe/groups.h"

@@ -67,6 +67,18 @@ Task<Tensor> by_heads(Tensor q, Tensor k, Tensor v, Group group, Sequence sequen
 
 }  // namespace
 
+Tensor cut(const Tensor& x, const Group& group, int64_t dim, const Sequence& sequence) {
+  return tp::cut(sequence.by_ranks(x, dim), group, dim, sequence.sizes());
+}
+
+Future<Tensor> join(const Tensor& x, const Group& group, int64_t dim, const Sequence& sequence) {
+  return tp::join(x, group, dim, sequence.sizes())
+      .then([dim, sequence, grad = grad_enabled()](const Tensor& y) {
+        const GradMode mode(grad);
+        return sequence.in_order(y, dim);
+      });
+}
+
 Task<Tensor> attention(Tensor q, Tensor k, Tensor v, Group group, Sequence sequence,
                        AttentionOptions options) {
   check(q, k, v, group, sequence, options);

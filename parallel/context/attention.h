@@ -23,6 +23,11 @@ struct AttentionOptions {
   std::string layer = {};            ///< for errors
 };
 
+/// A whole tensor, whose dimension `dim` is the sequence, is cut as the sequence is, and one that is cut so
+/// is whole again: tp::cut() and tp::join().
+Tensor cut(const Tensor& x, const Group& group, int64_t dim, const Sequence& sequence);
+Future<Tensor> join(const Tensor& x, const Group& group, int64_t dim, const Sequence& sequence);
+
 /// Attention of the whole sequence to itself, of which each rank has what `sequence` says:
 /// q [batch, heads, some of time, width], k and v alike -> [batch, heads, some of time, width].
 ///

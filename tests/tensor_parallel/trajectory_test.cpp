@@ -4,6 +4,7 @@
 #include <deque>
 #include <optional>
 
+#include "parallel/context/transformer.h"
 #include "parallel/mesh/actor_mesh.h"
 #include "parallel/mesh/weighted_mean.h"
 #include "parallel/pipeline/pipelines.h"
@@ -71,11 +72,64 @@ struct GptNet : nn::Module {
   tp::Head head;
 };
 
-// Some of the blocks, with what is before the first and behind the last.
+// The same, whose norms and residuals have pieces of the sequence.
+struct PiecesGptNet : GptNet {
+  PiecesGptNet(const Group& tp, int64_t vocabulary, DType dtype) : GptNet(tp, vocabulary, dtype), group(tp) {}
+  Task<Tensor> loss(Tensor ids, Tensor y) {
+    const tp::Part part = tok(ids);
+    Tensor x = co_await part;
+    const auto times = tp::even_sizes(64, group.size());
+    x = tp::cut(x + pos, group, 1, times);
+    for (auto& block : blocks) x = co_await block.of_pieces(x, times);
+    const auto joining = tp::join(x, group, 1, times);
+    x = co_await joining;
+    co_return co_await head.cross_entropy(head(norm(x)), y);
+  }
+  Group group;
+};
+
+// Nothing is cut but the sequence.
+struct ContextGptNet : nn::Module {
+  ContextGptNet(const Group& cp, int64_t vocabulary, DType dtype, bool ring)
+      : group(cp), tok(vocabulary, 64, dtype), norm(64, {.dtype = dtype}), head(64, vocabulary, true, dtype) {
+    pos = zeros({64, 64}, dtype).requires_grad_();
+    for (int i = 0; i < 4; ++i)
+      blocks.emplace_back(cp, 64, 4, gpt(dtype), ring ? cp::Way::ring : cp::Way::heads);
+  }
+  Task<Tensor> loss(Tensor ids, Tensor y) {
+    const cp::Sequence sequence(64, group.size());
+    const size_t rank = group.rank();
+    Tensor x = ops::embedding(sequence.piece(ids, 1, rank), tp::enter(tok.weight, group)) +
+               sequence.piece(tp::enter(pos, group), 0, rank);
+    for (auto& block : blocks) x = co_await block(x, sequence);
+    nn::LayerNorm own = norm;
+    own.weight = tp::enter(norm.weight, group), own.bias = tp::enter(norm.bias, group);
+    const Tensor logits = ops::linear(own(x), tp::enter(head.weight, group), tp::enter(head.bias, group));
+    const Tensor mine = sequence.piece(y, 1, rank);
+    const Tensor logs = ops::log_softmax(ops::reshape(logits, {-1, logits.size(2)}), -1);
+    const Tensor sum = ops::sum(ops::gather(logs, 1, ops::reshape(mine, {-1, 1})));
+    co_return co_await tp::sum(sum * (-1.0 / double(y.numel())), group);
+  }
+  void members(nn::Members& m) override {
+    m("tok", tok), m("pos", pos);
+    for (size_t i = 0; i < blocks.size(); ++i) m("block" + std::to_string(i), blocks[i]);
+    m("norm", norm), m("head", head);
+  }
+  Group group;
+  nn::Embedding tok;
+  Tensor pos;
+  std::deque<cp::TransformerEncoderLayer> blocks;
+  nn::LayerNorm norm;
+  nn::Linear head;
+};
+
+// Some of the blocks, with what is before the first and behind the last. Blocks over sequences that are cut
+// give the next stage whole ones.
+template <class Block>
 struct GptPart : nn::Module {
+  static constexpr bool kOfSequences = std::is_same_v<Block, cp::TransformerEncoderLayer>;
   GptPart(const Mesh& mesh, int64_t vocabulary, DType dtype)
-      : stage(mesh.coordinate("pp")), last(stage + 1 == mesh.size("pp")) {
-    const Group tp = mesh["tp"];
+      : tp(mesh["tp"]), stage(mesh.coordinate("pp")), last(stage + 1 == mesh.size("pp")) {
     const auto counts = tp::even_sizes(4, mesh.size("pp"));
     for (size_t s = 0; s < stage; ++s) first_block += counts[s];
     if (stage == 0) {
@@ -94,7 +148,15 @@ struct GptPart : nn::Module {
       x = co_await part;
       x = x + pos;
     }
-    for (auto& block : blocks) x = co_await block(x);
+    if constexpr (kOfSequences) {
+      const cp::Sequence sequence(64, tp.size());
+      x = cp::cut(x, tp, 1, sequence);
+      for (auto& block : blocks) x = co_await block(x, sequence);
+      const auto joining = cp::join(x, tp, 1, sequence);
+      x = co_await joining;
+    } else {
+      for (auto& block : blocks) x = co_await block(x);
+    }
     co_return last ? (*head)((*norm)(x)) : x;
   }
   Task<Tensor> loss(Tensor logits, Tensor y) { return head->cross_entropy(std::move(logits), std::move(y)); }
@@ -104,12 +166,13 @@ struct GptPart : nn::Module {
       m("block" + std::to_string(static_cast<size_t>(first_block) + i), blocks[i]);
     if (last) m("norm", *norm), m("head", *head);
   }
+  Group tp;
   size_t stage;
   bool last;
   int64_t first_block = 0;
   std::optional<tp::VocabularyEmbedding> tok;
   Tensor pos;
-  std::deque<tp::TransformerEncoderLayer> blocks;
+  std::deque<Block> blocks;
   std::optional<nn::LayerNorm> norm;
   std::optional<tp::Head> head;
 };
@@ -146,18 +209,45 @@ struct Gpt : Rank<GptNet> {
   static constexpr auto remote = methods<&Gpt::loss, &Gpt::load, &Gpt::reduce>;
 };
 
-struct Piece : nn::ModuleActor<GptPart> {
-  Piece(Mesh mesh, bool doubles, int64_t vocabulary)
-      : ModuleActor(mesh, vocabulary, doubles ? float64 : float32) {}
-  Task<Tensor> forward(Tensor x) { return net.forward(std::move(x)); }
-  Task<Tensor> loss(Tensor logits, Tensor y) { return net.loss(std::move(logits), std::move(y)); }
+struct PiecesGpt : Rank<PiecesGptNet> {
+  PiecesGpt(Mesh mesh, bool doubles, int64_t vocabulary)
+      : Rank(mesh, vocabulary, doubles ? float64 : float32) {}
+  Task<Tensor> loss(Tensor x, Tensor y) { return net.loss(std::move(x), std::move(y)); }
+  static constexpr auto remote = methods<&PiecesGpt::loss, &PiecesGpt::load, &PiecesGpt::reduce>;
+};
+struct ContextGpt : Rank<ContextGptNet> {
+  ContextGpt(Mesh mesh, bool doubles, int64_t vocabulary, bool ring)
+      : Rank(mesh, vocabulary, doubles ? float64 : float32, ring) {}
+  Task<Tensor> loss(Tensor x, Tensor y) { return net.loss(std::move(x), std::move(y)); }
+  static constexpr auto remote = methods<&ContextGpt::loss, &ContextGpt::load, &ContextGpt::reduce>;
+};
+
+template <class Block>
+struct PieceOf : nn::ModuleActor<GptPart<Block>> {
+  PieceOf(Mesh mesh, bool doubles, int64_t vocabulary)
+      : nn::ModuleActor<GptPart<Block>>(mesh, vocabulary, doubles ? float64 : float32) {}
+  Task<Tensor> forward(Tensor x) { return this->net.forward(std::move(x)); }
+  Task<Tensor> loss(Tensor logits, Tensor y) { return this->net.loss(std::move(logits), std::move(y)); }
   void load(State whole) {
     State own;
-    for (const auto& [name, parameter] : net.named_parameters())
+    for (const auto& [name, parameter] : this->net.named_parameters())
       if (whole.contains(name)) own[name] = whole[name];
-    tp::load_whole_state(net, own);
+    tp::load_whole_state(this->net, own);
   }
+};
+struct Piece : PieceOf<tp::TransformerEncoderLayer> {
+  using PieceOf::PieceOf;
+  Task<Tensor> forward(Tensor x) { return PieceOf::forward(std::move(x)); }
+  Task<Tensor> loss(Tensor logits, Tensor y) { return PieceOf::loss(std::move(logits), std::move(y)); }
+  void load(State whole) { PieceOf::load(std::move(whole)); }
   static constexpr auto remote = methods<&Piece::forward, &Piece::loss, &Piece::load>;
+};
+struct ContextPiece : PieceOf<cp::TransformerEncoderLayer> {
+  using PieceOf::PieceOf;
+  Task<Tensor> forward(Tensor x) { return PieceOf::forward(std::move(x)); }
+  Task<Tensor> loss(Tensor logits, Tensor y) { return PieceOf::loss(std::move(logits), std::move(y)); }
+  void load(State whole) { PieceOf::load(std::move(whole)); }
+  static constexpr auto remote = methods<&ContextPiece::forward, &ContextPiece::loss, &ContextPiece::load>;
 };
 
 State start_of(const Run& run) {
@@ -211,6 +301,7 @@ void follow(const Run& run, size_t dp, size_t tp, DType dtype, size_t steps, A..
 }
 
 // Stages of ranks, and replicas of them; the uneven last replica has fewer rows.
+template <class Piece>
 void follow_stages(const Run& run, std::vector<MeshDim> dims, const parallel::PipelineOptions& options,
                    DType dtype, size_t steps) {
   size_t workers = 1;
@@ -221,9 +312,9 @@ void follow_stages(const Run& run, std::vector<MeshDim> dims, const parallel::Pi
   for (size_t i = 1; i <= workers; ++i) places.emplace_back(i);
   const auto model = parallel::spawn<Piece>(cluster->here(), Mesh(*cluster, dims, places), dtype == float64,
                                             run.parameters[0].shape[0]);
-  all(model.call<&Piece::load>(start_of(run))).get();
+  all(model.template call<&Piece::load>(start_of(run))).get();
   parallel::Pipelines train(cluster->here(), model,
-                            parallel::stage<&Piece::forward>().with_loss<&Piece::loss>(), options);
+                            parallel::stage<&Piece::forward>().template with_loss<&Piece::loss>(), options);
   optim::DistributedOptimizer optimizer({model.actors().begin(), model.actors().end()}, run.optimizer,
                                         run.options);
   std::vector<double> losses;
@@ -263,6 +354,23 @@ TEST_CASE("the transformer, cut over 1 to 4 ranks, follows PyTorch's losses", "[
     for (const size_t tp : {1, 2, 3, 4}) follow<Gpt>(run, 1, tp, float32, 40, words_of(run));
 }
 
+TEST_CASE("the transformer, with pieces of sequences between its products, follows PyTorch's losses",
+          "[trajectory][oracle]") {
+  for (const Run& run : transformer_runs("generated")) {
+    for (const size_t tp : {2, 3, 4}) follow<PiecesGpt>(run, 1, tp, float32, 40, words_of(run));
+    follow<PiecesGpt>(run, 2, 2, float64, 10, words_of(run));
+  }
+}
+
+TEST_CASE("the transformer, with sequences cut over 1 to 4 ranks, follows PyTorch's losses",
+          "[trajectory][oracle]") {
+  for (const Run& run : transformer_runs("generated"))
+    for (const bool ring : {false, true}) {
+      for (const size_t cp : {1, 2, 3, 4}) follow<ContextGpt>(run, 1, cp, float32, 40, words_of(run), ring);
+      follow<ContextGpt>(run, 2, 3, float64, 10, words_of(run), ring);
+    }
+}
+
 TEST_CASE("the transformer in float64, cut over 3 ranks, follows PyTorch's losses", "[trajectory][oracle]") {
   for (const Run& run : transformer_runs("generated")) follow<Gpt>(run, 1, 3, float64, 20, words_of(run));
 }
@@ -275,15 +383,26 @@ TEST_CASE("the transformer, in stages that are cut over ranks, follows PyTorch's
           "[trajectory][oracle]") {
   for (const Run& run : transformer_runs("generated"))
     for (const char* schedule : {"1f1b", "zb-h1", "credits(2)"})
-      follow_stages(run, {{"pp", 2}, {"tp", 2}}, {.schedule = schedule, .micro_batches = 3}, float32, 20);
+      follow_stages<Piece>(run, {{"pp", 2}, {"tp", 2}}, {.schedule = schedule, .micro_batches = 3}, float32,
+                           20);
 }
 
 TEST_CASE("replicas of stages that are cut over ranks follow PyTorch's losses", "[trajectory][oracle]") {
   for (const Run& run : transformer_runs("generated")) {
     for (const auto shard : {parallel::Shard::none, parallel::Shard::state, parallel::Shard::gradients})
-      follow_stages(run, {{"dp", 2}, {"pp", 2}, {"tp", 2}}, {.micro_batches = 2, .shard = shard}, float32,
-                    20);
-    follow_stages(run, {{"tp", 2}, {"pp", 2}, {"dp", 3}}, {.schedule = "credits(2)", .micro_batches = 2},
-                  float64, 10);
+      follow_stages<Piece>(run, {{"dp", 2}, {"pp", 2}, {"tp", 2}}, {.micro_batches = 2, .shard = shard},
+                           float32, 20);
+    follow_stages<Piece>(run, {{"tp", 2}, {"pp", 2}, {"dp", 3}},
+                         {.schedule = "credits(2)", .micro_batches = 2}, float64, 10);
+  }
+}
+
+TEST_CASE("stages whose sequences are cut over ranks follow PyTorch's losses", "[trajectory][oracle]") {
+  for (const Run& run : transformer_runs("generated")) {
+    for (const char* schedule : {"1f1b", "zb-h1", "credits(2)"})
+      follow_stages<ContextPiece>(run, {{"pp", 2}, {"tp", 2}}, {.schedule = schedule, .micro_batches = 3},
+                                  float32, 10);
+    follow_stages<ContextPiece>(run, {{"dp", 2}, {"pp", 2}, {"tp", 2}},
+                                {.micro_batches = 2, .shard = parallel::Shard::state}, float64, 10);
   }
 }
