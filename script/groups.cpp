@@ -43,8 +43,11 @@ CollectiveOptions collective_options(ValueMap options) {
       out.way = Codec<std::string>::from(std::move(value));
     else if (name == "rows")
       out.rows = Codec<std::vector<int64_t>>::from(std::move(value));
+    else if (name == "gradients")
+      out.gradients = Codec<bool>::from(std::move(value));
     else
-      throw_invalid("[group] an operation has the options op, tag, timeout, way and rows, not " + name);
+      throw_invalid("[group] an operation has the options op, tag, timeout, way, rows and gradients, not " +
+                    name);
   }
   return out;
 }

@@ -29,7 +29,7 @@ class AsWorker {
 Group group_of(Session& session, Value members, const std::string& name);
 /// A rank of that group; `invalid` for others.
 size_t rank_in(const Group& group, int64_t rank);
-/// Options by name: op, tag, timeout (seconds), way, rows.
+/// Options by name: op, tag, timeout (seconds), way, rows, gradients.
 CollectiveOptions collective_options(ValueMap options);
 /// Seconds from 0 on as a time limit.
 Duration time_limit(double seconds);

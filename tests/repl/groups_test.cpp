@@ -119,7 +119,7 @@ TEST_CASE("in the shell groups and meshes that cannot be say why") {
            {"group():all_reduce(tensor{1.0}, {op = 'most'})",
             "op must be one of sum, mean, min, max; got \"most\""},
            {"group():all_reduce(tensor{1.0}, {operation = 'sum'})",
-            "an operation has the options op, tag, timeout, way and rows, not operation"},
+            "an operation has the options op, tag, timeout, way, rows and gradients, not operation"},
            {"group():barrier{timeout = -1}", "a timeout of -1 s; expected 0 (none) or more"},
            {"group():ways(-1)", "-1 bytes"},
            {"mesh{{'dp', 2}}", "are not the 3 members"},
