@@ -107,6 +107,23 @@ TEST_CASE("in the shell a mesh has groups along its dimensions, and goes to acto
   )lua") == "");
 }
 
+TEST_CASE("in the shell gradients go through operations of a group") {
+  Shell shell;
+  CHECK(shell.run(R"lua(
+    local a, g = spawn("Adder", "w1"), group{"w0", "w1"}
+    local x, y = tensor{1.0, 2.0}:requires_grad_(), tensor{3.0, 4.0}:requires_grad_()
+    local step <close> = context()
+    local theirs = a:add(g, y)
+    local sum = g:all_reduce(x):get()
+    step:backward(((sum * sum):sum() + theirs:get():sum()))
+    assert(step:grad(x):eq(tensor{9.0, 13.0}):all():item(), tostring(step:grad(x)))
+    assert(step:grad(y):eq(tensor{9.0, 13.0}):all():item(), tostring(step:grad(y)))
+    theirs = a:add(g, y:detach())
+    assert(not g:all_reduce(x, {gradients = false}):get().requires_grad)
+    theirs:get()
+  )lua") == "");
+}
+
 TEST_CASE("in the shell groups and meshes that cannot be say why") {
   Shell shell;
   for (const auto& [text, error] : std::vector<std::pair<std::string, std::string>>{

@@ -1,6 +1,9 @@
 // Process groups and meshes in Lua.
 #include <fmt/format.h>
 
+#include <memory>
+#include <optional>
+
 #include "script/groups.h"
 #include "tools/repl/lua/group_objects.h"
 #include "tools/repl/lua/interpreter.h"
@@ -8,6 +11,19 @@
 
 namespace troupe::repl {
 namespace {
+
+// The thread acts as its worker, in the context that is open.
+class AsRank {
+ public:
+  explicit AsRank(lua_State* L) : worker_(of(L).session()), step_(of(L).step_of(L)) {
+    if (step_ && step_->open()) in_.emplace(step_->context());
+  }
+
+ private:
+  const script::AsWorker worker_;
+  const std::shared_ptr<script::Step> step_;
+  std::optional<autograd::Context::Guard> in_;
+};
 
 size_t rank_at(lua_State* L, int at, const Group& group) {
   return script::rank_in(group, luaL_checkinteger(L, at));
@@ -35,7 +51,7 @@ int make_group(lua_State* L) {
 // ---- what a group is
 
 int group_rank(lua_State* L) {
-  const script::AsWorker here(of(L).session());
+  const AsRank here(L);
   lua_pushinteger(L, static_cast<lua_Integer>(get<Group>(L, 1).rank()));
   return 1;
 }
@@ -63,7 +79,7 @@ int group_subset(lua_State* L) {
   return 1;
 }
 int group_survivors(lua_State* L) {
-  const script::AsWorker here(of(L).session());
+  const AsRank here(L);
   put<Group>(L, get<Group>(L, 1).survivors());
   return 1;
 }
@@ -107,25 +123,25 @@ Tensors tensors_of(lua_State* L, int at) { return Codec<Tensors>::from(value_at(
 Tensor tensor_or_none(lua_State* L, int at) { return lua_isnil(L, at) ? Tensor() : tensor_at(L, at); }
 
 int all_reduce(lua_State* L) {
-  const script::AsWorker here(of(L).session());
+  const AsRank here(L);
   const Group& g = get<Group>(L, 1);
   const CollectiveOptions options = collective_options_at(L, 3);
   if (lua_istable(L, 2)) return push_operation(L, "all_reduce", g.all_reduce(tensors_of(L, 2), options));
   return push_operation(L, "all_reduce", g.all_reduce(tensor_at(L, 2), options));
 }
 int reduce(lua_State* L) {
-  const script::AsWorker here(of(L).session());
+  const AsRank here(L);
   const Group& g = get<Group>(L, 1);
   return push_operation(L, "reduce",
                         g.reduce(tensor_at(L, 2), rank_at(L, 3, g), collective_options_at(L, 4)));
 }
 int reduce_scatter(lua_State* L) {
-  const script::AsWorker here(of(L).session());
+  const AsRank here(L);
   return push_operation(L, "reduce_scatter",
                         get<Group>(L, 1).reduce_scatter(tensor_at(L, 2), collective_options_at(L, 3)));
 }
 int broadcast(lua_State* L) {
-  const script::AsWorker here(of(L).session());
+  const AsRank here(L);
   const Group& g = get<Group>(L, 1);
   const size_t root = rank_at(L, 3, g);
   const CollectiveOptions options = collective_options_at(L, 4);
@@ -133,29 +149,29 @@ int broadcast(lua_State* L) {
   return push_operation(L, "broadcast", g.broadcast(tensor_at(L, 2), root, options));
 }
 int scatter(lua_State* L) {
-  const script::AsWorker here(of(L).session());
+  const AsRank here(L);
   const Group& g = get<Group>(L, 1);
   return push_operation(L, "scatter",
                         g.scatter(tensor_or_none(L, 2), rank_at(L, 3, g), collective_options_at(L, 4)));
 }
 int gather(lua_State* L) {
-  const script::AsWorker here(of(L).session());
+  const AsRank here(L);
   const Group& g = get<Group>(L, 1);
   return push_operation(L, "gather",
                         g.gather(tensor_at(L, 2), rank_at(L, 3, g), collective_options_at(L, 4)));
 }
 int all_gather(lua_State* L) {
-  const script::AsWorker here(of(L).session());
+  const AsRank here(L);
   return push_operation(L, "all_gather",
                         get<Group>(L, 1).all_gather(tensor_at(L, 2), collective_options_at(L, 3)));
 }
 int all_to_all(lua_State* L) {
-  const script::AsWorker here(of(L).session());
+  const AsRank here(L);
   return push_operation(L, "all_to_all",
                         get<Group>(L, 1).all_to_all(tensors_of(L, 2), collective_options_at(L, 3)));
 }
 int barrier(lua_State* L) {
-  const script::AsWorker here(of(L).session());
+  const AsRank here(L);
   return push_operation(L, "barrier", get<Group>(L, 1).barrier(collective_options_at(L, 2)));
 }
 
@@ -164,13 +180,13 @@ std::optional<Duration> timeout_at(lua_State* L, int at) {
   return script::time_limit(luaL_checknumber(L, at));
 }
 int send(lua_State* L) {
-  const script::AsWorker here(of(L).session());
+  const AsRank here(L);
   const Group& g = get<Group>(L, 1);
   return push_operation(L, "send",
                         g.send(tensor_at(L, 2), rank_at(L, 3, g), name_at(L, 4, ""), timeout_at(L, 5)));
 }
 int receive(lua_State* L) {
-  const script::AsWorker here(of(L).session());
+  const AsRank here(L);
   const Group& g = get<Group>(L, 1);
   return push_operation(L, "receive", g.receive(rank_at(L, 2, g), name_at(L, 3, ""), timeout_at(L, 4)));
 }
@@ -185,7 +201,7 @@ int make_mesh(lua_State* L) {
   return 1;
 }
 int mesh_group(lua_State* L) {
-  const script::AsWorker here(of(L).session());
+  const AsRank here(L);
   put<Group>(L, get<Mesh>(L, 1)[text_at(L, 2)]);
   return 1;
 }
@@ -213,7 +229,7 @@ int mesh_length(lua_State* L) {
   return mesh_size(L);
 }
 int mesh_coordinate(lua_State* L) {
-  const script::AsWorker here(of(L).session());
+  const AsRank here(L);
   lua_pushinteger(L, static_cast<lua_Integer>(get<Mesh>(L, 1).coordinate(text_at(L, 2))));
   return 1;
 }
