@@ -74,8 +74,10 @@ struct PackWeights {
     const int64_t first = rest % v.s.groups * v.s.group_outputs;
     const int number = static_cast<int>(rest / v.s.groups);
     const Along down = v.along(0, number), across = v.along(1, number);
-    out[at] = T{};
-    if (k >= v.inputs() * down.taps * across.taps) return;
+    if (k >= v.inputs() * down.taps * across.taps) {
+      out[at] = T{};
+      return;
+    }
     const int64_t input = k / across.taps / down.taps;
     const int64_t i = k / across.taps % down.taps * down.weight_step + down.weight_first,
                   j = k % across.taps * across.weight_step + across.weight_first;

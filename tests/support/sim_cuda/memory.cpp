@@ -14,6 +14,9 @@ namespace {
 constexpr size_t kSpace = size_t{64} << 30;  // of addresses: pages come when they are used
 constexpr size_t kGrain = 256;
 
+// Where kernels see the memories of devices.
+std::vector<const std::byte*> mapped;
+
 std::byte* map(int file, int protection) {
   void* p = mmap(nullptr, kSpace, protection, MAP_SHARED | MAP_NORESERVE, file, 0);
   if (p == MAP_FAILED) {
@@ -31,6 +34,12 @@ void set(std::byte* to, unsigned char value, size_t bytes) {
 
 }  // namespace
 
+bool is_of_device(const void* p) {
+  for (const std::byte* begin : mapped)
+    if (p >= begin && p < begin + kSpace) return true;
+  return false;
+}
+
 Memory::Memory(int device) : device_(device) {
   file_ = memfd_create("simulated GPU", MFD_CLOEXEC);
   if (file_ < 0 || ftruncate(file_, kSpace) != 0) {
@@ -40,6 +49,7 @@ Memory::Memory(int device) : device_(device) {
   forbidden_ = map(file_, PROT_NONE);
   readable_ = map(file_, PROT_READ);
   writable_ = map(file_, PROT_READ | PROT_WRITE);
+  mapped.insert(mapped.end(), {readable_, writable_});
   limit = size_t{8} << 30;
   if (const char* mib = std::getenv("TROUPE_SIM_MEMORY")) limit = std::strtoull(mib, nullptr, 10) << 20;
 }

@@ -36,6 +36,9 @@ void set_memory(size_t bytes);
 /// Bytes of the host's memory that can be pinned; at first as many as there are.
 void set_pinned_memory(size_t bytes);
 
+/// Whether it is an address at which kernels see memory of a device.
+bool is_of_device(const void* p);
+
 /// What a program did wrong on the devices, the first of it; "" if nothing. Afterwards they work again: what
 /// was pending is dropped.
 std::string take_fault();
