@@ -1,5 +1,6 @@
 // The way of tokens to experts that ranks have, as numbers: whose rows go where, and which are dropped.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "actors/worker/worker.h"
 #include "core/base/fork.h"
 #include "core/base/log.h"
 #include "troupe/cluster/await_spare.h"

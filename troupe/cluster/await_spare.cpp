@@ -1,5 +1,6 @@
 #include "troupe/cluster/await_spare.h"
 
+#include "actors/worker/worker.h"
 #include "troupe/launch/stop.h"
 
 namespace troupe::internal {
