@@ -85,7 +85,7 @@ int main(int argc, char** argv) {
   tools::Flags flags("grpo", "A language model learns sums from what its answers are worth.");
   auto& steps = flags.whole("--steps", 400, "training steps", {1, 1e6});
   auto& rollouts = flags.whole("--rollouts", 4, "actors that write answers", {1, 256});
-  auto& prompts = flags.whole("--prompts", 16, "sums that each writes answers to in a step", {1, 1e4});
+  auto& prompts = flags.whole("--prompts", 32, "sums that each writes answers to in a step", {1, 1e4});
   auto& group = flags.whole("--group", 8, "answers to a sum, that are compared", {2, 1e3});
   auto& rate = flags.number("--lr", 2e-3, "learning rate of AdamW", {1e-8, 1});
   auto& seed = flags.seed("of weights, sums and answers");
