@@ -27,9 +27,13 @@ MARK = "TROUPE_KILLS_MARK"
 PATIENCE = 120  # seconds for a job, and for what it left to end
 
 
+def steps_in(folder):
+    return sorted(p for p in folder.glob("step-*") if (p / INDEX).exists())
+
+
 def newest(folder):
     """Step of the newest checkpoint, and {tensor: digest of type, shape and bytes}."""
-    steps = sorted(p for p in folder.glob("step-*") if (p / INDEX).exists())
+    steps = steps_in(folder)
     if not steps:
         return None
     index, tensors = json.loads((steps[-1] / INDEX).read_text()), {}
@@ -61,7 +65,7 @@ def marked(mark):
 
 class Job:
     def __init__(self, programs, name, folder, elastic=False):
-        self.elastic = elastic
+        self.elastic, self.before = elastic, (None, 0)  # the checkpoint at the last kill, and how often it was that
         self.programs, self.folder, (self.processes, self.command) = programs, folder, JOBS[name]
         self.checkpoints = folder / "checkpoints"
         self.mark = f"{os.getpid()}-{folder.name}-{time.monotonic_ns()}"
@@ -87,7 +91,7 @@ class Job:
         there.pop(self.launcher.pid, None)
         victims = [(pid, f"w{rank}") for pid, rank in sorted(there.items()) if rank is not None]
         if self.elastic:
-            victims = [(pid, who) for pid, who in victims if who != "w0"] if newest(self.checkpoints) else []
+            victims = [(pid, who) for pid, who in victims if who != "w0"] if self.comes_further() else []
         elif not self.processes:
             victims.append((self.launcher.pid, "w0"))
         elif rng.random() < 0.1:  # seldom, since a kill of these is one of all workers
@@ -107,6 +111,12 @@ class Job:
         except ProcessLookupError:
             return None
         return who
+
+    def comes_further(self):
+        """A job that loses workers ten times without a checkpoint between them ends, as it should."""
+        newest_one = (steps_in(self.checkpoints) or [None])[-1]
+        self.before = (newest_one, self.before[1] + 1 if newest_one == self.before[0] else 1)
+        return newest_one is not None and self.before[1] <= 5
 
     def await_nothing_left(self):
         until = time.monotonic() + PATIENCE

@@ -49,7 +49,8 @@ std::string Anew::gone() const {
   const auto there = names(cluster_.workers());
   std::vector<std::string> lost;
   std::ranges::set_difference(workers_, there, std::back_inserter(lost));
-  return fmt::format("{}", fmt::join(lost, ", "));
+  if (lost.empty()) return "";
+  return fmt::format("{} {} lost", fmt::join(lost, ", "), lost.size() == 1 ? "is" : "are");
 }
 
 void Anew::begin(const Error& why) {
@@ -65,13 +66,13 @@ void Anew::begin(const Error& why) {
   in_vain_ = cluster_.commits() == commits_ ? in_vain_ + 1 : 1;
   commits_ = cluster_.commits();
   if (in_vain_ > kMost) {
-    log::warning(fmt::format("[job] {} is lost: workers were lost {} times without a checkpoint between them",
-                             lost, in_vain_));
+    log::warning(fmt::format("[job] {}: workers were lost {} times without a checkpoint between them", lost,
+                             in_vain_));
     throw why;
   }
   if (!seat_newcomers()) {
     log::warning(
-        fmt::format("[job] {} is lost, {} of at least {} workers are there, and nobody has come "
+        fmt::format("[job] {}, {} of at least {} workers are there, and nobody has come "
                     "within {:g} s (--wait)",
                     lost, cluster_.workers().size(), cluster_.elastic_job().least,
                     std::chrono::duration<double>(cluster_.elastic_job().wait).count()));
@@ -80,7 +81,7 @@ void Anew::begin(const Error& why) {
   current_stream().set_position(random_);
   cluster_.begin_again();
   log::warning(
-      fmt::format("[job] {} is lost: the program begins again in its processes, on {}, from the newest "
+      fmt::format("[job] {}: the program begins again in its processes, on {}, from the newest "
                   "checkpoint in {}. {}",
                   lost, fmt::join(cluster_.workers(), ", "), cluster_.checkpoints().dir, why.what()));
 }

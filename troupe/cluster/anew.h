@@ -27,6 +27,7 @@ class Anew {
  private:
   bool possible(const Error& why) const;
   void begin(const Error& why);
+  /// "w2 is lost"; empty: nobody.
   std::string gone() const;
   bool seat_newcomers();
 
