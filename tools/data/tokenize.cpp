@@ -125,7 +125,8 @@ llm::Tokenizer tokenizer_at(const std::string& path, const std::string& pattern)
 
 Tokenized tokenize(const TokenizeOptions& options) {
   const llm::Tokenizer tokenizer = tokenizer_at(options.tokenizer, options.pattern);
-  Tokenized out{.vocabulary = tokenizer.vocab_size()};
+  Tokenized out;
+  out.vocabulary = tokenizer.vocab_size();
   out.bytes = width_of(options, out.vocabulary);
   out.end = options.end == "none" ? "" : options.end.empty() ? usual_end(tokenizer) : options.end;
   std::vector<SourcePtr> sources;
