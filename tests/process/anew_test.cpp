@@ -80,15 +80,17 @@ TEST_CASE("a program whose actors are of one copy goes on in its processes when 
   check_undisturbed(run, "20", static_cast<size_t>(times));
 }
 
-TEST_CASE("a program goes back to its checkpoint when workers are killed from outside", "[process]") {
-  Run run({"-n", "4", "--elastic"}, {"STEPS=2000"});
+TEST_CASE("a program goes back to its checkpoint when workers are killed from outside, or asked to end",
+          "[process]") {
+  const int signal = GENERATE(SIGKILL, SIGTERM);
+  Run run({"-n", "4", "--elastic"}, {"STEPS=1200"});
   run.await("step ", 6);
-  kill(pid_of(run, "w1"), SIGKILL);
+  kill(pid_of(run, "w1"), signal);
   run.await_error("begins again in its processes");
   run.await("pid w4 ");
   run.await("step ", Process::count(run.output, "step ") + 5);
-  kill(pid_of(run, "w4"), SIGKILL);
-  check_undisturbed(run, "2000", 2);
+  kill(pid_of(run, "w4"), signal);
+  check_undisturbed(run, "1200", 2);
 }
 
 TEST_CASE("a program begins again with fewer workers where that is enough", "[process]") {
