@@ -29,8 +29,8 @@ struct BatchOptions {
   int64_t pad_to = 1;  ///< that width is rounded up to a multiple of this
 };
 
-/// What a Feed does, in the order in which samples go through it: the order, the functions of map() and
-/// filter() as they were written, pack(), batch().
+/// A pipeline says what a Feed does, in the order in which samples go through it: the order, the functions of
+/// map() and filter() as they were written, pack(), batch().
 ///
 ///   auto tokens = datasets::mixed({{datasets::token_windows({"wiki.bin"}), 0.7},
 ///                                  {datasets::token_windows({"code.bin"}), 0.3}});

@@ -10,7 +10,7 @@
 
 namespace troupe::datasets {
 
-/// What belongs together, by name: tensors, numbers, text.
+/// A sample has fields by name: tensors, numbers, text.
 using Sample = ValueMap;
 
 /// Samples by their number. Derive from it for files of your own.

@@ -11,6 +11,7 @@
 using Catch::Contains;
 using troupe::testing::Folder;
 using troupe::testing::Launcher;
+using troupe::testing::pid_of;
 using troupe::testing::Process;
 using troupe::testing::program;
 
@@ -60,15 +61,6 @@ void check_undisturbed(Process& run, const std::string& steps, size_t times) {
   CHECK(code == 0);
   CHECK(numbers(run) == undisturbed(steps));
   CHECK(Process::count(run.errors, "the program begins again in its processes") == times);
-}
-
-pid_t pid_of(Process& run, const std::string& worker) {
-  const std::string start = "pid " + worker + " ";
-  run.await(start);
-  const size_t at = run.output.find(start) + start.size();
-  while (run.output.find('\n', at) == std::string::npos)
-    run.await("\n", Process::count(run.output, "\n") + 1);
-  return std::stoi(run.output.substr(at));
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ using troupe::testing::Folder;
 using troupe::testing::free_port;
 using troupe::testing::kTroupeCommand;
 using troupe::testing::Launcher;
+using troupe::testing::pid_of;
 using troupe::testing::Process;
 using troupe::testing::program;
 
@@ -50,15 +51,6 @@ void check_undisturbed(Process& run) {
   INFO(run.output << run.errors);
   CHECK(code == 0);
   CHECK(numbers(run) == undisturbed());
-}
-
-pid_t pid_of(Process& run, const std::string& worker) {
-  const std::string start = "pid " + worker + " ";
-  run.await(start);
-  const size_t at = run.output.find(start) + start.size();
-  while (run.output.find('\n', at) == std::string::npos)
-    run.await("\n", Process::count(run.output, "\n") + 1);
-  return std::stoi(run.output.substr(at));
 }
 
 }  // namespace

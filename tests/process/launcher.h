@@ -18,6 +18,16 @@ class Launcher : public Process {
   }
 };
 
+/// The process of a worker, whose actor has printed "pid w1 123".
+inline pid_t pid_of(Process& run, const std::string& worker) {
+  const std::string start = "pid " + worker + " ";
+  run.await(start);
+  const size_t at = run.output.find(start) + start.size();
+  while (run.output.find('\n', at) == std::string::npos)
+    run.await("\n", Process::count(run.output, "\n") + 1);
+  return std::stoi(run.output.substr(at));
+}
+
 /// Path of a program that the build puts beside `troupe`.
 inline std::string program(const std::string& name) {
   const std::string troupe = kTroupeCommand;

@@ -11,6 +11,7 @@
 using Catch::Contains;
 using troupe::testing::Folder;
 using troupe::testing::Launcher;
+using troupe::testing::pid_of;
 using troupe::testing::Process;
 using troupe::testing::program;
 
@@ -26,15 +27,6 @@ std::string content(const fs::path& file) {
 std::vector<std::string> command(std::vector<std::string> flags) {
   flags.push_back(program("pool_job"));
   return flags;
-}
-
-pid_t pid_of(Process& run, const std::string& worker) {
-  const std::string start = "pid " + worker + " ";
-  run.await(start);
-  const size_t at = run.output.find(start) + start.size();
-  while (run.output.find('\n', at) == std::string::npos)
-    run.await("\n", Process::count(run.output, "\n") + 1);
-  return std::stoi(run.output.substr(at));
 }
 
 // The process whose command line has both.

@@ -141,10 +141,10 @@ class Cluster {
   void let_go(const std::string& worker);
 
   // ---- not for users: a driver's function that begins again
-  /// Waits until nothing is under way on those that live, drops all names, and lets everybody go that asked to
-  /// leave. What is left then that somebody made, in a sentence; empty: nothing.
+  /// Waits until nothing is under way on those that live, drops all names, and lets everybody go that asked
+  /// to leave. What is left then that somebody made, in a sentence; empty: nothing.
   std::string clear(TimePoint deadline);
-  /// Whatever is made from now on has the names that the first things had, and jobs go on from their
+  /// Names count anew, so that what is made now is called as what was made first; jobs go on from their
   /// checkpoints.
   void begin_again();
   /// Lost or let go before that.
