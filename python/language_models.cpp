@@ -115,7 +115,8 @@ void def_tokens(nb::module_& m) {
           "ids"_a, "skip_special"_a = true, "The text of ids.")
       .def_prop_ro("vocab_size", [](const llm::Tokenizer& t) { return t.vocab_size(); });
   using datasets::TokenFile;
-  nb::class_<TokenFile>(m, "TokenFile", "A file of token ids (.bin), mapped; bytes: of each id, 2 or 4.")
+  nb::class_<TokenFile>(
+      m, "TokenFile", "A file of token ids (.bin), read where they are asked for; bytes: of each id, 2 or 4.")
       .def(nb::init<const std::string&, int>(), "path"_a, "bytes"_a = 2)
       .def("__len__", [](const TokenFile& f) { return f.size(); })
       .def(

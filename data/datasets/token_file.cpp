@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/tensor/creation.h"
+#include "data/formats/file.h"
 
 namespace troupe::datasets {
 
@@ -19,7 +20,9 @@ void check_bytes(int bytes) {
 }  // namespace
 
 TokenFile::TokenFile(const std::string& path, int bytes)
-    : path_(path), file_(MappedFile::open(path, "tokens", "a file of token ids")), bytes_(bytes), size_(0) {
+    : file_(std::make_shared<const UnchangedFile>(path, "tokens", "a file of token ids")),
+      bytes_(bytes),
+      size_(0) {
   check_bytes(bytes);
   size_ = static_cast<int64_t>(file_->size()) / bytes;
   if (!size_ || static_cast<size_t>(size_ * bytes) != file_->size())
@@ -29,11 +32,13 @@ TokenFile::TokenFile(const std::string& path, int bytes)
 
 Tensor TokenFile::read(int64_t first, int64_t count) const {
   if (first < 0 || count < 0 || count > size_ - first)
-    throw_invalid(fmt::format("[tokens] {}: ids {} to {} were asked for, and it has {}", path_, first,
+    throw_invalid(fmt::format("[tokens] {}: ids {} to {} were asked for, and it has {}", file_->path(), first,
                               first + count, size_));
   const Tensor out = empty({count}, int64);
   auto* to = out.data<int64_t>();
-  const std::byte* from = file_->data() + first * bytes_;
+  std::vector<std::byte> bytes(static_cast<size_t>(count * bytes_));
+  file_->read(static_cast<size_t>(first * bytes_), bytes);
+  const std::byte* from = bytes.data();
   for (int64_t i = 0; i < count; ++i, from += bytes_) {
     uint32_t id = 0;  // bytes one by one: the file's order is not that of every processor
     for (int b = 0; b < bytes_; ++b) id |= std::to_integer<uint32_t>(from[b]) << (8 * b);
@@ -47,8 +52,8 @@ Dataset TokenFile::random_windows(int64_t context, int64_t count, Generator& ran
   if (to == 0) to = size_;
   if (context < 1 || count < 0 || from < 0 || to > size_ || to - from <= context)
     throw_invalid(fmt::format(
-        "[tokens] {}: {} windows of {} in ids {} to {}, of {}: expected more ids than a window has", path_,
-        count, context, from, to, size_));
+        "[tokens] {}: {} windows of {} in ids {} to {}, of {}: expected more ids than a window has",
+        file_->path(), count, context, from, to, size_));
   const Dataset out{empty({count, context}, int64), empty({count, context}, int64)};
   for (int64_t i = 0; i < count; ++i) {
     const auto begin = static_cast<int64_t>(random.below(static_cast<uint64_t>(to - from - context)));

@@ -1,4 +1,4 @@
-// Files of token ids that are larger than memory may be: mapped, and read where they are asked for.
+// Files of token ids that may be larger than memory: read where they are asked for.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -7,12 +7,12 @@
 
 #include "core/base/generator.h"
 #include "data/datasets/dataset.h"
-#include "data/formats/file.h"
+#include "data/formats/unchanged_file.h"
 
 namespace troupe::datasets {
 
 /// A file of ids one behind the other, little-endian and without a header, as nanoGPT and Megatron write
-/// their .bin files. A value; copies share the mapping. Const members may be called from several threads.
+/// their .bin files. A value; copies share the file. Const members may be called from several threads.
 class TokenFile {
  public:
   /// `bytes` of each id: 2 (uint16) or 4 (uint32). `invalid`, naming the file, if it has no whole number of
@@ -20,7 +20,8 @@ class TokenFile {
   explicit TokenFile(const std::string& path, int bytes = 2);
 
   int64_t size() const { return size_; }  ///< ids
-  /// Ids [first, first + count), int64 [count]. `invalid` outside of the file.
+  /// Ids [first, first + count), int64 [count]. `invalid` outside of the file; `failed` if the file was
+  /// written to since it was opened.
   Tensor read(int64_t first, int64_t count) const;
   /// `count` windows that begin anywhere in [from, to) and lie in it (to 0: the end), drawn with `random`: x
   /// and y int64 [count, context], as random_windows() of ids in memory, with the same draws.
@@ -28,8 +29,7 @@ class TokenFile {
                          int64_t to = 0) const;
 
  private:
-  std::string path_;
-  std::shared_ptr<const MappedFile> file_;
+  std::shared_ptr<const UnchangedFile> file_;
   int bytes_;
   int64_t size_;
 };

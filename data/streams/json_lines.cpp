@@ -1,60 +1,77 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/base/error.h"
-#include "data/formats/file.h"
 #include "data/formats/json.h"
+#include "data/formats/unchanged_file.h"
 #include "data/streams/source.h"
 
 namespace troupe::datasets {
 namespace {
 
-constexpr int64_t kStride = 64;
+constexpr int64_t kStride = 8;
+constexpr size_t kChunk = size_t{1} << 20;
 
-// The line that begins at `from`, and where the next one does.
-std::string_view line_at(std::string_view text, size_t from, size_t& next) {
-  const size_t end = std::min(text.find('\n', from), text.size());
-  next = std::min(end + 1, text.size());
-  std::string_view line = text.substr(from, end - from);
-  if (line.ends_with('\r')) line.remove_suffix(1);
-  return line;
-}
-
-bool is_empty(std::string_view line) { return line.find_first_not_of(" \t") == std::string_view::npos; }
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
 struct Lines {
-  std::string path;
-  std::shared_ptr<const MappedFile> file;
-  std::vector<std::pair<size_t, int64_t>> begins;  // of every 64th line that has something: byte, line number
+  std::shared_ptr<const UnchangedFile> file;
+  std::vector<std::pair<size_t, int64_t>>
+      begins;  // of every eighth line that has something: byte, line number
   int64_t count = 0;
 
-  explicit Lines(const std::string& where)
-      : path(where), file(MappedFile::open(where, "json lines", "a file with a JSON object in each line")) {
-    const std::string_view text = file->text();
+  explicit Lines(const std::string& path)
+      : file(std::make_shared<const UnchangedFile>(path, "json lines",
+                                                   "a file with a JSON object in each line")) {
+    size_t begin = 0;
     int64_t number = 1;
-    for (size_t at = 0, next; at < text.size(); at = next, ++number) {
-      const auto line = line_at(text, at, next);
-      if (is_empty(line)) continue;
-      if (count++ % kStride == 0) begins.emplace_back(at, number);
+    bool has_something = false;
+    std::string chunk;
+    for (size_t at = 0; at < file->size(); at += chunk.size()) {
+      chunk = bytes(at, std::min(file->size(), at + kChunk));
+      for (auto c = chunk.begin();;) {
+        if (!has_something) {
+          c = std::find_if_not(c, chunk.end(), is_blank);
+          has_something = c != chunk.end() && *c != '\n';
+          if (has_something && count++ % kStride == 0) begins.emplace_back(begin, number);
+        }
+        c = std::find(c, chunk.end(), '\n');
+        if (c == chunk.end()) break;
+        begin = at + static_cast<size_t>(++c - chunk.begin());
+        ++number;
+        has_something = false;
+      }
     }
     if (count == 0) throw_invalid("[json lines] " + path + " has no lines");
   }
 
+  std::string bytes(size_t from, size_t to) const {
+    std::string all(to - from, '\0');
+    file->read(from, std::as_writable_bytes(std::span(all)));
+    return all;
+  }
+
   Sample read(int64_t index) const {
-    auto [at, number] = begins[static_cast<size_t>(index / kStride)];
-    const std::string_view text = file->text();
-    std::string_view line;
+    const auto group = static_cast<size_t>(index / kStride);
+    auto [begin, number] = begins[group];
+    const std::string text = bytes(begin, group + 1 < begins.size() ? begins[group + 1].first : file->size());
+    std::string_view rest = text, line;
     for (int64_t skip = index % kStride;; ++number) {
-      size_t next = 0;
-      line = line_at(text, at, next);
-      at = next;
-      if (!is_empty(line) && skip-- == 0) break;
+      line = rest.substr(0, rest.find('\n'));
+      if (!std::ranges::all_of(line, is_blank) && skip-- == 0) break;
+      rest.remove_prefix(line.size() + 1);
     }
-    Value value = read_json(line, fmt::format("[json lines] {}, line {}", path, number));
+    const std::string where = fmt::format("[json lines] {}, line {}", file->path(), number);
+    Value value = read_json(line, where);
     if (auto* fields = value.get_if<ValueMap>()) return std::move(*fields);
-    throw_invalid(fmt::format("[json lines] {}, line {}: has {}, expected an object, {{\"text\": ...}}", path,
-                              number, value.describe()));
+    throw_invalid(fmt::format("{}: has {}, expected an object, {{\"text\": ...}}", where, value.describe()));
   }
 };
 

@@ -19,7 +19,7 @@ class Source {
   virtual ~Source() = default;
   virtual int64_t size() const = 0;
   /// Sample `number`, from 0 to size() - 1; the same each time. Called by several threads at once. `invalid`,
-  /// naming file and place, for one that cannot be read.
+  /// naming file and place, for one that cannot be read; `failed` for a file that was written to meanwhile.
   virtual Sample read(int64_t number) const = 0;
 };
 using SourcePtr = std::shared_ptr<const Source>;
@@ -32,13 +32,12 @@ struct TokenWindowOptions {
   int bytes = 2;  ///< of each id in the files: 2 (uint16) or 4 (uint32)
 };
 /// Windows of token files (TokenFile), side by side, none over the end of a file: "x" int64 [context] and
-/// "y", the ids that follow each. Files are mapped: what is read stays with the system. `invalid`: no file,
-/// or none with as many ids as a window needs.
+/// "y", the ids that follow each. `invalid`: no file, or none with as many ids as a window needs.
 SourcePtr token_windows(const std::vector<std::string>& files, const TokenWindowOptions& options = {});
 
-/// The lines of files of JSON objects, one in each line: its fields. Only where every 64th line begins is in
-/// memory. Empty lines are none. `invalid` for a file without lines; read() names file and line of one that
-/// is no object.
+/// The lines of files of JSON objects, one in each line: its fields. Only where every eighth line begins is
+/// in memory. Empty lines are none. `invalid` for a file without lines; read() names file and line of one
+/// that is no object.
 SourcePtr json_lines(const std::vector<std::string>& files);
 
 struct Part {

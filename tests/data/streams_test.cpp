@@ -2,6 +2,7 @@
 #include "data/streams/feed.h"
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -48,6 +49,11 @@ std::vector<int64_t> all_of(Feed& feed, int64_t most = 1 << 20) {
     for (const int64_t n : batch->tensor("n").to_vector<int64_t>()) out.push_back(n);
   }
   return out;
+}
+
+template <class F>
+std::string failed_text(F&& f) {
+  return troupe::testing::error_text(ErrorKind::failed, f);
 }
 
 std::vector<int64_t> first_numbers(int64_t n) {
@@ -308,4 +314,54 @@ TEST_CASE("lines of JSON are samples, and what is none is named by file and line
   const std::string none = (folder.path / "none.jsonl").string();
   std::ofstream(none) << "\n \n";
   CHECK_THAT(invalid_text([&] { json_lines({none}); }), Contains("none.jsonl has no lines"));
+}
+
+TEST_CASE("lines of a file of several chunks are found, whatever their lengths", "[data]") {
+  const Folder folder;
+  const std::string path = (folder.path / "a.jsonl").string();
+  constexpr int64_t kLines = 3000;
+  {
+    std::ofstream file(path);
+    for (int64_t i = 0; i < kLines; ++i)
+      file << std::string(static_cast<size_t>(i % 3), '\n') << "{\"n\": " << i << ", \"text\": \""
+           << std::string(static_cast<size_t>(i * 7919 % 2000), 'x') << "\"}\n";
+  }
+  const auto lines = json_lines({path, path});
+  REQUIRE(lines->size() == 2 * kLines);
+  for (int64_t i = 0; i < 2 * kLines; ++i) {
+    const Sample sample = lines->read(i);
+    if (*sample.at("n").get_if<int64_t>() != i % kLines ||
+        static_cast<int64_t>(sample.at("text").get_if<std::string>()->size()) != i % kLines * 7919 % 2000)
+      FAIL("line " << i);
+  }
+}
+
+TEST_CASE("a file that is written to while it is read is an error, not the end of the process", "[data]") {
+  const Folder folder;
+  const std::string lines = (folder.path / "a.jsonl").string(), ids = (folder.path / "a.bin").string();
+  const auto fill = [&] {
+    {
+      std::ofstream file(lines);
+      for (int i = 0; i < 20000; ++i) file << "{\"n\": 1}\n";
+    }
+    write_token_file(ids, std::vector<int64_t>(100000, 7));
+  };
+  fill();
+  const std::vector<SourcePtr> sources = {json_lines({lines}), token_windows({ids}, {.context = 16})};
+  fill();  // in place, and under the same name
+  std::filesystem::last_write_time(lines,
+                                   std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));
+  CHECK_THAT(
+      failed_text([&] { sources[0]->read(3); }),
+      Contains("a.jsonl: was written to while it was read (180000 bytes when it was opened, 180000 now)"));
+  CHECK(sources[1]->read(6000).at("x").get_if<Tensor>()->select(0, 0).item<int64_t>() == 7);
+  const auto cut = json_lines({lines});
+  std::filesystem::resize_file(lines, 9);
+  for (const int64_t i : {0, 19999})
+    CHECK_THAT(failed_text([&] { cut->read(i); }), Contains("180000 bytes when it was opened, 9 now"));
+  const auto ids_cut = token_windows({ids}, {.context = 16});
+  std::filesystem::resize_file(ids, 2);
+  CHECK_THAT(failed_text([&] { ids_cut->read(6000); }), Contains("a.bin: was written to"));
+  Feed feed(Pipeline(cut).skip_broken().batch(4));
+  CHECK_THAT(failed_text([&] { feed.next(); }), Contains("was written to"));
 }

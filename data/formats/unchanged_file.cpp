@@ -1,0 +1,54 @@
+#include "data/formats/unchanged_file.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/base/regular_file.h"
+
+namespace troupe::datasets {
+namespace {
+
+struct stat status_of(int fd) {
+  struct stat status{};
+  ::fstat(fd, &status);
+  return status;
+}
+
+}  // namespace
+
+UnchangedFile::UnchangedFile(std::string path, const char* tag, const std::string& expected)
+    : path_(std::move(path)), tag_(tag) {
+  fd_ = open_regular_file(path_, fmt::format("[{}] ", tag), expected, size_);
+  const struct stat status = status_of(fd_.get());
+  size_ = static_cast<size_t>(status.st_size);
+  written_ = status.st_mtim;
+}
+
+void UnchangedFile::read(size_t offset, std::span<std::byte> to) const {
+  for (size_t done = 0; done < to.size();) {
+    const ssize_t n =
+        ::pread(fd_.get(), to.data() + done, to.size() - done, static_cast<off_t>(offset + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0)
+      throw_error(ErrorKind::failed,
+                  fmt::format("[{}] {}: cannot be read: {}", tag_, path_, std::strerror(errno)));
+    if (n == 0) break;  // it has become shorter
+    done += static_cast<size_t>(n);
+  }
+  const struct stat now = status_of(fd_.get());
+  if (static_cast<size_t>(now.st_size) != size_ || now.st_mtim.tv_sec != written_.tv_sec ||
+      now.st_mtim.tv_nsec != written_.tv_nsec)
+    throw_error(
+        ErrorKind::failed,
+        fmt::format("[{}] {}: was written to while it was read ({} bytes when it was opened, {} now): "
+                    "write a new file and rename it, or open it again",
+                    tag_, path_, size_, now.st_size));
+}
+
+}  // namespace troupe::datasets
