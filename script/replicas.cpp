@@ -43,6 +43,7 @@ std::shared_ptr<Replicas> Replicas::make(Session& session, Value model, ValueMap
   out.buckets.others = options.take("bucket", out.buckets.others);
   out.compression = options.take("compression", out.compression);
   out.shard = parallel::shard_named(options.take("shard", std::string("none")));
+  out.spare_pieces = options.take("spare_pieces", out.spare_pieces);
   out.gather = parallel::per_named(options.take("gather", std::string("use")));
   out.reduce = parallel::per_named(options.take("reduce", std::string("use")));
   std::vector<AnyRef> actors;

@@ -14,6 +14,7 @@ struct LiveStatefuls {
   Stateful *first = nullptr, *last = nullptr;
 };
 constinit LiveStatefuls live_statefuls;  // has nothing to destroy: objects may be static
+constexpr char kNobody = 0;              // whose address is that of no actor
 
 }  // namespace
 
@@ -28,6 +29,11 @@ Stateful::~Stateful() {
   std::lock_guard lock(live_statefuls.mutex);
   (before_ ? before_->after_ : live_statefuls.first) = after_;
   (after_ ? after_->before_ : live_statefuls.last) = before_;
+}
+
+void Stateful::unlist() {
+  std::lock_guard lock(live_statefuls.mutex);
+  actor_ = &kNobody;
 }
 
 std::string Stateful::state_name() const {

@@ -26,6 +26,8 @@ class Stateful {
   /// Those alive that an actor made (its cell; null: those that no actor made), in the order of their
   /// construction. They may end any time, unless nothing is under way.
   static std::vector<Stateful*> made_by(const void* actor);
+  /// Nobody finds it from now on: a copy of what others have is in no checkpoint twice.
+  void unlist();
 
  protected:
   Stateful();

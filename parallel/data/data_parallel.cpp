@@ -48,6 +48,8 @@ AnyDataParallel::AnyDataParallel(std::vector<AnyRef> replicas, const Group& grou
                                  const DataParallelOptions& options)
     : options_(options), replicas_(std::move(replicas)) {
   if (replicas_.empty()) throw_invalid("[data parallel] the group has no members");
+  if (options.spare_pieces != 0 && options.spare_pieces != 1)
+    throw_invalid(fmt::format("[data parallel] spare_pieces is {}: expected 0 or 1", options.spare_pieces));
   ready_ = join(replicas_, group, false, shared_);
 }
 
@@ -59,12 +61,13 @@ Future<void> AnyDataParallel::join(const std::vector<AnyRef>& all, const Group& 
   shared->replicas = all;
   shared->joint = std::make_unique<internal::rref::JointCalls>(all.front());
   shared->ways = {options_.shard, options_.gather, options_.reduce};
+  shared->ways.spares = options_.spare_pieces > 0 && all.size() > 1;
   std::vector<Future<int64_t>> joined;
   for (const AnyRef& r : all)
     joined.push_back(kJoin.ask(
         r, {shared->key, shared->key, group, options_.buckets.first, options_.buckets.others,
             options_.compression, static_cast<int64_t>(options_.shard), static_cast<int64_t>(options_.gather),
-            static_cast<int64_t>(options_.reduce), options_.buffers, again}));
+            static_cast<int64_t>(options_.reduce), options_.buffers, options_.spare_pieces > 0, again}));
   into = shared;
   // Those that wait for one that cannot join go on at once.
   return troupe::all(joined, OnError::at_once).then([shared](const std::vector<int64_t>& buffers) {

@@ -38,6 +38,10 @@ struct DataParallelOptions {
   /// in the pass that sums all gradients, for all its uses and those of passes under accumulate(). Until then
   /// gradients of whole parameters are there.
   Per reduce = Per::use;
+  /// 1: each replica has the pieces of the one before it, too, and updates them, so that one that is lost
+  /// takes nothing with it (Job::attempt(), replace()): twice the state in pieces, and with Shard::gradients
+  /// and all another 1/n of the gradients sent. 0: who loses a replica goes back to a checkpoint.
+  int64_t spare_pieces = 0;
 };
 
 /// The rows of a batch, for the replicas: divided over them as evenly as they can be, or as they are given.
@@ -82,7 +86,8 @@ class AnyDataParallel : public internal::Listed<AnyDataParallel> {
   /// The replica of that rank is another actor from now on, on that worker. It begins with the parameters,
   /// buffers and optimizers' states of the others, straight from one of them; and where the one before lives,
   /// with what that has for itself: random numbers, its own buffers, Keep. Names and paths are those of the
-  /// one before; optimizers follow. Between two steps, with Shard::none: else `invalid`. Waits.
+  /// one before; optimizers follow. Between two steps, with Shard::none or spare pieces: else `invalid`.
+  /// Waits.
   void replace(size_t rank, const Place& worker);
   /// A replica goes, and nobody comes in its place: those behind it move up a rank.
   void shrink(size_t rank);
@@ -95,6 +100,8 @@ class AnyDataParallel : public internal::Listed<AnyDataParallel> {
   const std::vector<AnyRef>& members() const& { return replicas_; }
   std::vector<AnyRef> members() && { return std::move(replicas_); }
   bool divides() const;
+  /// Whether the others have what a replica has.
+  bool can_replace() const { return !divides() || options_.spare_pieces > 0; }
   /// These from now on, one of which at least stays. If it fails, no step can be made before another one has
   /// gone well.
   void reform(const std::vector<ReplicaSeat>& seats);
@@ -131,6 +138,7 @@ class AnyDataParallel : public internal::Listed<AnyDataParallel> {
   /// The order to join, and what calls keep once all have.
   Future<void> join(const std::vector<AnyRef>& all, const Group& group, bool again,
                     std::shared_ptr<const Shared>& shared) const;
+  void check_pieces_stay(const std::vector<ReplicaSeat>& seats) const;
   void reform_or_restore(const std::vector<ReplicaSeat>& seats);
   std::vector<ReplicaSeat> seats() const;
   const DataParallelOptions options_;
@@ -180,8 +188,8 @@ class DataParallel : public AnyDataParallel {
     };
   }
   template <class... A>
-  requires(!std::is_same_v<std::decay_t<A>, DataParallelOptions> && ...)  //
-      DataParallel(const Here& here, const Group& group, A&&... args)
+    requires(!std::is_same_v<std::decay_t<A>, DataParallelOptions> && ...)  //
+  DataParallel(const Here& here, const Group& group, A&&... args)
       : DataParallel(here, group, DataParallelOptions(), std::forward<A>(args)...) {}
   /// Of actors that are there.
   explicit DataParallel(std::vector<RRef<Replica>> replicas, const DataParallelOptions& options = {})

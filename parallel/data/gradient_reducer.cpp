@@ -55,12 +55,12 @@ class GradientReducer::Call {
 };
 
 GradientReducer::GradientReducer(Group group, Tensors parameters, const ReducerOptions& options)
-    : GradientReducer(std::move(group), std::move(parameters), options, {}) {}
+    : GradientReducer(std::move(group), std::move(parameters), options, ReplicaPieces()) {}
 
 GradientReducer::GradientReducer(Group group, Tensors parameters, const ReducerOptions& options,
-                                 std::vector<std::shared_ptr<PartPieces>> parts)
+                                 ReplicaPieces pieces)
     : state_(std::make_shared<ReducerState>(std::move(group), std::move(parameters), options,
-                                            std::move(parts))) {
+                                            std::move(pieces))) {
   Tensors watched = state_->parameters;
   watched.push_back(state_->anchor);
   hooks_ = autograd::register_ready_hook(

@@ -23,8 +23,16 @@ class ReplicaReducer;
 
 namespace troupe::parallel {
 
+class CutParameters;
 class PartPieces;
 class ReducerState;
+
+/// What a reducer of replicas knows beyond that of a program.
+struct ReplicaPieces {
+  std::vector<std::shared_ptr<PartPieces>> parts = {};  ///< whose gradients it reduces as well
+  std::shared_ptr<CutParameters> cut = {};  ///< what it divided before, among others; null: nothing
+  bool spares = false;                      ///< each member updates pieces of the one before it
+};
 
 struct ReducerOptions {
   std::string name = "gradients";  ///< of several reducers that a member has in one group, each has another
@@ -134,8 +142,7 @@ class GradientReducer {
 
  private:
   friend class internal::parallel::ReplicaReducer;
-  GradientReducer(Group group, Tensors parameters, const ReducerOptions& options,
-                  std::vector<std::shared_ptr<PartPieces>> parts);
+  GradientReducer(Group group, Tensors parameters, const ReducerOptions& options, ReplicaPieces pieces);
   class Call;
   Tensor take_waiting(const Tensor& parameter) const;
   template <class F>

@@ -50,15 +50,14 @@ constexpr const char* kFailedOn = "the pass has failed on rank ";
 
 Tensor scaled(const Tensor& t, double factor) { return factor == 1 ? t : ops::mul(t, factor); }
 
-ReducerState::ReducerState(Group of, const Tensors& all, const ReducerOptions& options,
-                           std::vector<std::shared_ptr<PartPieces>> of_parts)
+ReducerState::ReducerState(Group of, const Tensors& all, const ReducerOptions& options, ReplicaPieces pieces)
     : group(std::move(of)),
       use_(names_here().use({str(group), group.rank(), options.name})),
       timeout(options.timeout),
       sizes(options.buckets),
       compression(options.compression),
       residuals(compression.keeps_residual() ? std::make_unique<Residuals>() : nullptr),
-      parts(std::move(of_parts)) {
+      parts(std::move(pieces.parts)) {
   if (use_.name().empty())
     throw_invalid(
         fmt::format("{}rank {} of this group has a reducer \"{}\" already: give this one another "
@@ -68,7 +67,7 @@ ReducerState::ReducerState(Group of, const Tensors& all, const ReducerOptions& o
     if (p.requires_grad() || (p.is_leaf() && is_floating(p.dtype()))) parameters.push_back(p);
   if (residuals) residuals->set_parameters(parameters);
   order_ = first_order(parameters.size());
-  if (options.shard != Shard::none) cut_for(options);
+  if (options.shard != Shard::none) cut_for(options, pieces);
   buckets_ = scatters() ? cut->buckets() : buckets_of(parameters, order_, sizes);
   size_t bytes = 0;
   for (const Tensor& p : parameters) bytes += p.nbytes();
@@ -84,17 +83,22 @@ ReducerState::ReducerState(Group of, const Tensors& all, const ReducerOptions& o
 }
 
 // Those that are frozen now stay whole.
-void ReducerState::cut_for(const ReducerOptions& options) {
+void ReducerState::cut_for(const ReducerOptions& options, const ReplicaPieces& before) {
   if (options.shard == Shard::all)
     throw_invalid(std::string(kOfReducer) +
                   "a reducer does not gather parameters: write Shard::gradients, or make a DataParallel");
   if (options.shard == Shard::gradients && options.compression.on())
     throw_invalid(fmt::format("{}compressed gradients are summed whole: write Shard::state, or leave out {}",
                               kOfReducer, options.compression.str()));
+  if (before.cut) {
+    cut = before.cut;
+    cut->regroup(group, name());
+    return;
+  }
   std::vector<size_t> unfrozen = order();
   std::erase_if(unfrozen, [&](size_t i) { return !parameters[i].requires_grad(); });
   cut = std::make_shared<CutParameters>(group, parameters, buckets_of(parameters, unfrozen, sizes),
-                                        options.shard, name(), timeout);
+                                        options.shard, name(), timeout, before.spares);
   if (auto* const part = optim::ModelPart::here()) part->add(cut);
 }
 
@@ -109,9 +113,10 @@ std::vector<std::pair<Tensor, Tensor>> ReducerState::unpack(size_t b, const Tens
   if (b < own) return cut->unpack(b, came);
   const PartPieces& part = *parts[b - own];
   Tensors gradients = part.unpack(came);
+  const Tensors leaves = part.leaves();
   std::vector<std::pair<Tensor, Tensor>> out;
   for (size_t i = 0; i < gradients.size(); ++i)
-    if (gradients[i].defined()) out.emplace_back(part.pieces()[i].piece, std::move(gradients[i]));
+    if (gradients[i].defined()) out.emplace_back(leaves[i], std::move(gradients[i]));
   return out;
 }
 

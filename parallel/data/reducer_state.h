@@ -37,8 +37,7 @@ class PassReduction;
 /// Thread-safe.
 class ReducerState : public std::enable_shared_from_this<ReducerState> {
  public:
-  ReducerState(Group of, const Tensors& all, const ReducerOptions& options,
-               std::vector<std::shared_ptr<PartPieces>> of_parts);
+  ReducerState(Group of, const Tensors& all, const ReducerOptions& options, ReplicaPieces pieces);
 
   Future<void> told(size_t index, const std::shared_ptr<autograd::PassGradients>& pass);
   /// The leaf whose gradient in a context is what its passes have left unreduced of a parameter.
@@ -129,7 +128,7 @@ class ReducerState : public std::enable_shared_from_this<ReducerState> {
     return t;
   }
   size_t own_buckets() const { return buckets().size() - parts.size(); }
-  void cut_for(const ReducerOptions& options);
+  void cut_for(const ReducerOptions& options, const ReplicaPieces& before);
   [[noreturn]] void refuse_pass_of_one() const;
   struct Accumulating {
     int scopes = 0;

@@ -28,10 +28,7 @@ using Follower =
 
 void AnyDataParallel::reform(const std::vector<ReplicaSeat>& seats) {
   check_may_block("another set of replicas");
-  if (divides())
-    throw_invalid(
-        "[data parallel] replicas that divide state among them (Shard::state, gradients or all) stay as many "
-        "and where they are: write Shard::none, or make a new DataParallel from a checkpoint");
+  if (divides()) check_pieces_stay(seats);
   if (frame().context)
     throw_invalid(
         "[data parallel] replicas come and go between two steps, and an autograd::Context is active here: "
@@ -58,6 +55,9 @@ void AnyDataParallel::reform(const std::vector<ReplicaSeat>& seats) {
     newcomers.push_back(now.back());
   }
   if (!source) throw_invalid("[data parallel] none of the replicas stays, and only they have the model");
+  if (divides())
+    for (const size_t seat : seat_of)  // one that lives brings its pieces up to date
+      if (lives(replicas_[seat])) kTakeSpares.ask(now[(seat + 1) % size()], replicas_[seat]).get();
   ask_all(newcomers, [&](size_t i) { return newcomers[i].ready(); });
   ask_all(newcomers, [&](size_t i) { return kMirror.ask(newcomers[i], source); });
   std::shared_ptr<const Shared> shared;
@@ -66,13 +66,42 @@ void AnyDataParallel::reform(const std::vector<ReplicaSeat>& seats) {
   std::vector<Follower> followers;
   for (auto* optimizer : optimizers) followers.emplace_back(optimizer, optimizer->create_at(newcomers));
   ask_all(newcomers, [&](size_t i) {
-    return kHeal.ask(newcomers[i], source, seats[seat_of[i]].own, uint64_t{seat_of[i]});
+    const size_t seat = seat_of[i], n = now.size();
+    if (!divides()) return kHeal.ask(newcomers[i], source, seats[seat].own, uint64_t{seat});
+    return kStandIn.ask(newcomers[i], now[(seat + 1) % n], now[(seat + n - 1) % n], seats[seat].own,
+                        uint64_t{seat});
   });
+  if (divides()) ask_all(now, [&](size_t i) { return kGather.ask(now[i]); });
   for (auto& [optimizer, names] : followers) optimizer->follow(replicas_, now, names);
   replicas_ = std::move(now);
   shared_ = std::move(shared);
   ready_ = ready;
   replicas_changed(replicas_);
+}
+
+// The replica behind it has the pieces of one that goes.
+void AnyDataParallel::check_pieces_stay(const std::vector<ReplicaSeat>& seats) const {
+  if (options_.spare_pieces == 0)
+    throw_invalid(
+        "[data parallel] replicas that divide state among them (Shard::state, gradients or all) stay as many "
+        "and where they are: write Shard::none, or .spare_pieces = 1, with which others can take their "
+        "places; "
+        "or make a new DataParallel from a checkpoint");
+  bool same = seats.size() == size();
+  for (size_t r = 0; same && r < seats.size(); ++r) same = seats[r].stays.value_or(r) == r;
+  if (!same)
+    throw_invalid(
+        fmt::format("[data parallel] {} replicas that divide state among them stay as many: each that goes "
+                    "needs one in its "
+                    "place (replace(); troupe run --spares, --wait)",
+                    size()));
+  for (size_t r = 0; r < seats.size(); ++r)
+    if (!seats[r].stays && !seats[(r + 1) % size()].stays)
+      throw_error(
+          ErrorKind::failed,
+          fmt::format("[data parallel] ranks {} and {} go at once, and only they had the pieces of rank "
+                      "{}: go on from a checkpoint",
+                      r, (r + 1) % size(), r));
 }
 
 std::vector<ReplicaSeat> AnyDataParallel::seats() const {
@@ -131,7 +160,14 @@ Future<std::vector<StateDict>> AnyDataParallel::keep_points(int64_t number) cons
   return ready_.then([replicas = replicas_, number] {
     std::vector<Future<StateDict>> asked;
     for (const AnyRef& r : replicas) asked.push_back(kKeepPoint.ask(r, number));
-    return all(asked);
+    return all(asked).then([replicas](std::vector<StateDict> own) {
+      std::vector<Future<Value>> taking;
+      const size_t n = replicas.size();
+      for (size_t r = 0; r < n; ++r)
+        if (own[r].erase(kStaleSpares))
+          taking.push_back(kTakeSpares.send(replicas[r], replicas[(r + n - 1) % n]));
+      return all(taking).then([own](const std::vector<Value>&) { return own; });
+    });
   });
 }
 

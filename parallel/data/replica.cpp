@@ -127,16 +127,42 @@ void leave_all() {
   optim::ModelPart::here()->be_replica({});
 }
 
+// What a replica keeps that goes on among others: optimizers have pieces of it.
+struct Kept {
+  bool stays = false;
+  std::shared_ptr<CutParameters> cut = {};
+  CutParts parts = {};
+};
+
+Kept leave_before(const JoinOrder& order) {
+  if (!order.again) return {};
+  Kept kept;
+  if (is_replica()) {
+    const Joined& before = *all_joined().begin()->second;
+    kept = {true, before.reducer.cut(), before.parts};
+  }
+  leave_all();
+  return kept;
+}
+
+CutParts parts_of(Actor& actor, const JoinOrder& order, const Kept& kept) {
+  if (kept.stays) {
+    kept.parts.regroup(order.group);
+    return kept.parts;
+  }
+  if (static_cast<Shard>(order.shard) != Shard::all) return {};
+  return {actor, order.group, static_cast<Per>(order.gather), static_cast<Per>(order.reduce), order.spares};
+}
+
 Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
-  if (order.again) leave_all();
+  Kept kept = leave_before(order);
   if (is_replica())  // their passes would wait for those that are not among these
     throw_invalid(
         "[data parallel] actor " + internal::actors::current_cell()->label() +
         " is one of other replicas: let go of the DataParallel or Pipelines that made it one first");
   const auto shard = static_cast<Shard>(order.shard);
   const auto reduce = static_cast<Per>(order.reduce);
-  const CutParts parts =
-      shard == Shard::all ? CutParts(actor, order.group, static_cast<Per>(order.gather), reduce) : CutParts();
+  const CutParts parts = parts_of(actor, order, kept);
   Tensors parameters = actor.parameters();
   std::erase_if(parameters, [&](const Tensor& p) { return parts.is_piece(p); });
   Tensors buffers;
@@ -149,8 +175,12 @@ Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
       .compression = order.compression,
       .shard = shard == Shard::all ? Shard::gradients : shard};
   auto reduced = reduce == Per::step ? parts.pieces() : std::vector<std::shared_ptr<PartPieces>>();
-  const auto here =
-      std::make_shared<Joined>(Joined{order.group, {order.group, parameters, options, std::move(reduced)}});
+  const auto here = std::make_shared<Joined>(
+      Joined{order.group,
+             {order.group,
+              parameters,
+              options,
+              {.parts = std::move(reduced), .cut = std::move(kept.cut), .spares = order.spares}}});
   here->parts = parts;
   here->divides = shard != Shard::none;
   auto* const model = optim::ModelPart::here();
@@ -159,6 +189,7 @@ Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
   if (order.group.rank() > 0)
     model->leave_out_of_norms(kReplica, whole_in(parameters, here->reducer->pieces()));
   if (order.again) {
+    if (!kept.stays) here->parts.take();
     if (order.buffers) here->buffers = SharedBuffers(std::move(buffers));
     if (order.group.rank() > 0) here->buffers.differ();
     co_return static_cast<int64_t>(here->buffers.all().size());

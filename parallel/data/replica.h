@@ -20,6 +20,7 @@ struct JoinOrder {
   int64_t shard = 0;               ///< a Shard
   int64_t gather = 0, reduce = 0;  ///< of parts: Per
   bool buffers = true;             ///< those of the first are sent before each forward pass
+  bool spares = false;             ///< each updates the pieces of the one before it as well
   bool again = false;  ///< they leave the set that they are of, and have the same values, or get them later
 };
 

@@ -1,5 +1,6 @@
 #include "parallel/data/replica_points.h"
 
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -7,8 +8,10 @@
 #include "autograd/distributed/optim/held_module.h"
 #include "autograd/distributed/optim/model_part.h"
 #include "autograd/distributed/optim/owned_state.h"
+#include "autograd/distributed/optim/spare_states.h"
 #include "core/base/generator.h"
 #include "core/base/seed_stream.h"
+#include "core/graph/copy_on_write.h"
 #include "core/tensor/creation.h"
 
 namespace troupe::parallel {
@@ -40,8 +43,10 @@ StateDict keep_point(Actor& actor, int64_t step) {
   auto& points = current_cell()->keep<UndoPoints>();
   optim::ModelPart::here()->after_steps(after_step);
   StateDict state = own(actor);
+  const bool stale = optim::ModelPart::here()->has_stale_spares();
   points.insert_or_assign(step, UndoPoint{state, versions_of(actor)});
   std::erase_if(points, [&](const auto& p) { return p.first < step - 1 || p.first > step; });
+  if (stale) state[kStaleSpares] = empty({0}, int64);
   return state;
 }
 
@@ -101,14 +106,72 @@ void draw_apart(Actor& actor, uint64_t rank) {
   held->load_rng_state(places);
 }
 
-Task<void> heal(Actor& actor, AnyRef replica, StateDict own, uint64_t rank) {
-  const auto asked = kWholeState.ask(replica);
-  WholeState came = co_await asked;
+void become(Actor& actor, WholeState came, StateDict own, uint64_t rank) {
   internal::load_actor(actor, *current_cell(), {std::move(came.first), std::move(came.second)});
   if (own.empty())
     draw_apart(actor, rank);
   else
     internal::load_forward_state(actor, *current_cell(), std::move(own));
+}
+
+Task<void> heal(Actor& actor, AnyRef replica, StateDict own, uint64_t rank) {
+  const auto asked = kWholeState.ask(replica);
+  become(actor, co_await asked, std::move(own), rank);
+}
+
+// Calls f(its name, piece) of the pieces that are parameters themselves.
+void for_each_parameter(const optim::ModelPart::AllPieces& all, bool spares,
+                        const std::function<void(const std::string&, const Tensor&)>& f) {
+  for (size_t s = 0; s < all.size(); ++s) {
+    const auto& some = spares ? all[s]->spares() : all[s]->pieces();
+    for (size_t i = 0; i < some.size(); ++i)
+      if (some[i].piece.defined() && !some[i].names.empty())
+        f(std::to_string(s) + "." + std::to_string(i), some[i].piece);
+  }
+}
+
+std::map<std::string, StateDict> pieces(Actor&) {
+  auto all = optim::states_here();
+  for_each_parameter(optim::ModelPart::pieces_here(), false, [&](const std::string& name, const Tensor& t) {
+    all[""][name] = internal::lazy_copy(t.detach());
+  });
+  return all;
+}
+
+Task<void> take_spares(Actor&, AnyRef before) {
+  const auto asked = kPieces.ask(before);
+  std::map<std::string, StateDict> came = co_await asked;
+  const NoGradGuard guard;
+  for_each_parameter(optim::ModelPart::pieces_here(), true, [&](const std::string& name, const Tensor& t) {
+    Tensor(t.detach()).copy_(came[""].at(name));
+  });
+  came.erase("");
+  optim::load_spares(came);
+}
+
+WholeState spares(Actor& actor) {
+  internal::OwnedState all = internal::state_of_actor(actor, *current_cell(), optim::spares_here());
+  for (const auto& some : optim::ModelPart::pieces_here())
+    for (const auto& spare : some->spares())
+      for (const std::string& name : spare.names) {
+        all.model.erase(name);
+        if (spare.piece.defined()) all.model[name] = internal::lazy_copy(spare.piece.detach());
+      }
+  return {std::move(all.model), std::move(all.rest)};
+}
+
+Task<void> stand_in(Actor& actor, AnyRef holder, AnyRef before, StateDict own, uint64_t rank) {
+  const auto asked = kSpares.ask(holder);
+  become(actor, co_await asked, std::move(own), rank);
+  const auto taking = take_spares(actor, before);
+  co_await taking;
+}
+
+Task<void> gather(Actor&) {
+  for (const auto& some : optim::ModelPart::pieces_here()) {
+    const Future<void> gathering = some->gather();
+    co_await gathering;
+  }
 }
 
 }  // namespace
@@ -122,6 +185,11 @@ void install_points(internal::actors::Worker& worker) {
   serve<kHeal, heal>(worker);
   serve<kWholeState, whole>(worker);
   serve<kOwnState, own>(worker);
+  serve<kStandIn, stand_in>(worker);
+  serve<kTakeSpares, take_spares>(worker);
+  serve<kPieces, pieces>(worker);
+  serve<kSpares, spares>(worker);
+  serve<kGather, gather>(worker);
 }
 
 }  // namespace troupe::parallel

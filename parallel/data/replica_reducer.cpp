@@ -5,6 +5,8 @@
 
 namespace troupe::internal::parallel {
 
+std::shared_ptr<troupe::parallel::CutParameters> ReplicaReducer::cut() const { return reducer_.state_->cut; }
+
 Tensor ReplicaReducer::anchor() const { return reducer_.state_->anchor; }
 
 void ReplicaReducer::set_accumulating(bool on) const {

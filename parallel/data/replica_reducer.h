@@ -10,10 +10,12 @@ namespace troupe::internal::parallel {
 class ReplicaReducer {
  public:
   using GradientReducer = troupe::parallel::GradientReducer;
-  /// Reduces the gradients of these parts as well, with Shard::gradients.
+  /// Parts are reduced with Shard::gradients.
   ReplicaReducer(Group group, Tensors parameters, const troupe::parallel::ReducerOptions& options,
-                 std::vector<std::shared_ptr<troupe::parallel::PartPieces>> parts)
-      : reducer_(std::move(group), std::move(parameters), options, std::move(parts)) {}
+                 troupe::parallel::ReplicaPieces pieces)
+      : reducer_(std::move(group), std::move(parameters), options, std::move(pieces)) {}
+  /// Null: Shard::none.
+  std::shared_ptr<troupe::parallel::CutParameters> cut() const;
 
   const GradientReducer& operator*() const& { return reducer_; }
   const GradientReducer* operator->() const { return &reducer_; }

@@ -1,7 +1,14 @@
 #include "parallel/sharded/cut_bucket.h"
 
-#include <numeric>
+#include <fmt/format.h>
 
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "actors/worker/start_task.h"
+#include "core/base/error.h"
 #include "core/graph/node.h"
 #include "core/tensor/creation.h"
 #include "ops/ops.h"
@@ -10,6 +17,15 @@ namespace troupe::parallel {
 
 Tensor flat_range(const Tensor& t, int64_t from, int64_t count) {
   return t.detach().alias({count}, {1}, t.storage_offset() + from);
+}
+
+void check_same_rank(const Group& was, const Group& now) {
+  if (was.size() != now.size() || was.rank() != now.rank())
+    throw_invalid(
+        fmt::format("[data parallel] rank {} of {} replicas would be rank {} of {}: replicas that divide "
+                    "state among them "
+                    "stay as many and where they are",
+                    was.rank(), was.size(), now.rank(), now.size()));
 }
 
 CutBucket::CutBucket(const Group& group, const std::vector<int64_t>& counts, TensorOptions options)
@@ -58,13 +74,51 @@ Future<Tensor> CutBucket::scatter(const Group& group, Tensors gradients, Collect
   return group.reduce_scatter(pack(std::move(gradients)), options);
 }
 
-std::vector<std::pair<size_t, Tensor>> CutBucket::unpack(const Tensor& came) const {
+namespace {
+
+// Each member's sums go on to the next one.
+Task<Tensor> with_theirs(Group group, Future<Tensor> mine, std::string tag, std::optional<Duration> timeout) {
+  const Tensor own = co_await mine;
+  const size_t rank = group.rank(), n = group.size();
+  Future<void> sending;
+  Future<Tensor> coming;
+  {
+    const NoGradGuard guard;
+    sending = group.send(own, (rank + 1) % n, tag, timeout);
+    coming = group.receive((rank + n - 1) % n, tag, timeout);
+  }
+  const Tensor theirs = co_await coming;
+  co_await sending;
   const NoGradGuard guard;
-  const auto has =
-      flat_range(came, elements(), static_cast<int64_t>(tensors_)).to(float64).to_vector<double>();
+  co_return ops::cat({own, theirs}, 0);
+}
+
+}  // namespace
+
+Future<Tensor> CutBucket::scatter_twice(const Group& group, Tensors gradients,
+                                        CollectiveOptions options) const {
+  const Future<Tensor> mine = scatter(group, std::move(gradients), options);
+  return internal::actors::start_task<Tensor>(
+      with_theirs(group, mine, options.tag + "/spare", options.timeout));
+}
+
+std::vector<std::pair<size_t, Tensor>> CutBucket::unpack(const Tensor& came) const {
+  return unpack_as(rank_, came);
+}
+
+std::vector<std::pair<size_t, Tensor>> CutBucket::unpack_theirs(const Tensor& came) const {
+  const int64_t own = elements() + static_cast<int64_t>(tensors_);
+  return unpack_as(before(), flat_range(came, own, came.numel() - own));
+}
+
+std::vector<std::pair<size_t, Tensor>> CutBucket::unpack_as(size_t rank, const Tensor& came) const {
+  const NoGradGuard guard;
+  const auto has = flat_range(came, cuts_.elements()[rank], static_cast<int64_t>(tensors_))
+                       .to(float64)
+                       .to_vector<double>();
   std::vector<std::pair<size_t, Tensor>> out;
   int64_t at = 0;
-  for (const auto& part : mine()) {
+  for (const auto& part : cuts_.parts(rank)) {
     if (has[part.parameter] != 0) out.emplace_back(part.parameter, flat_range(came, at, part.count));
     at += part.count;
   }
@@ -76,11 +130,11 @@ Future<Tensor> CutBucket::gather(const Group& group, const Tensor& mine, Collect
   return group.all_gather(mine, options);
 }
 
-Tensor CutBucket::cut(const Tensors& wholes) const {
+Tensor CutBucket::cut_as(size_t rank, const Tensors& wholes) const {
   const NoGradGuard guard;
-  Tensor out = empty({elements()}, options_);
+  Tensor out = empty({cuts_.elements()[rank]}, options_);
   int64_t at = 0;
-  for (const auto& part : mine()) {
+  for (const auto& part : cuts_.parts(rank)) {
     flat_range(out, at, part.count).copy_(flat_range(wholes[part.parameter], part.from, part.count));
     at += part.count;
   }

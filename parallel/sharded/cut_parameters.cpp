@@ -10,7 +10,7 @@ namespace troupe::parallel {
 
 CutParameters::CutParameters(const Group& group, const Tensors& parameters,
                              std::vector<std::vector<size_t>> buckets, Shard shard, std::string name,
-                             std::optional<Duration> timeout)
+                             std::optional<Duration> timeout, bool spares)
     : group_(group), buckets_(std::move(buckets)), shard_(shard), name_(std::move(name)), timeout_(timeout) {
   pieces_.resize(parameters.size());
   for (const size_t i : std::views::join(buckets_)) {
@@ -22,17 +22,32 @@ CutParameters::CutParameters(const Group& group, const Tensors& parameters,
                       i, p.summary(), parallel::word(shard)));
     pieces_[i] = {p, {}, {.whole = p.shape(), .run = {{0, 0}}}};
   }
-  for (const auto& bucket : buckets_) {
+  if (spares && group.size() > 1) spares_ = pieces_;
+  for (size_t b = 0; b < buckets_.size(); ++b) {
     std::vector<int64_t> counts;
-    for (const size_t i : bucket) counts.push_back(parameters[i].numel());
-    cuts_.emplace_back(group, counts, parameters[bucket[0]].options());
-    for (const auto& part : cuts_.back().mine()) {
-      Piece& p = pieces_[bucket[part.parameter]];
-      p.place.run = {part.from, part.count};
-      p.piece = flat_range(p.whole, part.from, part.count);
-      p.piece.requires_grad_();
-    }
+    for (const size_t i : buckets_[b]) counts.push_back(parameters[i].numel());
+    cuts_.emplace_back(group, counts, parameters[buckets_[b][0]].options());
+    find_pieces(b, cuts_.back().mine(), pieces_);
+    if (!spares_.empty()) find_pieces(b, cuts_.back().theirs(), spares_);
   }
+}
+
+void CutParameters::find_pieces(size_t b, const std::vector<BucketCuts::Part>& parts,
+                                std::vector<Piece>& pieces) const {
+  for (const auto& part : parts) {
+    Piece& p = pieces[buckets_[b][part.parameter]];
+    p.place.run = {part.from, part.count};
+    p.piece = flat_range(p.whole, part.from, part.count);
+    p.piece.requires_grad_();
+  }
+}
+
+void CutParameters::regroup(const Group& group, std::string name) {
+  check_same_rank(group_, group);
+  group_ = group, name_ = std::move(name);
+  gathers_ = 0;
+  const internal::Lock lock(mutex_);
+  gathered_ = Future<void>::ready({});
 }
 
 Tensors CutParameters::wholes(size_t b) const {
@@ -42,13 +57,17 @@ Tensors CutParameters::wholes(size_t b) const {
 }
 
 Future<Tensor> CutParameters::scatter(size_t b, Tensors gradients, const CollectiveOptions& options) const {
-  return cuts_[b].scatter(group_, std::move(gradients), options);
+  return spares_.empty() ? cuts_[b].scatter(group_, std::move(gradients), options)
+                         : cuts_[b].scatter_twice(group_, std::move(gradients), options);
 }
 
 std::vector<std::pair<Tensor, Tensor>> CutParameters::unpack(size_t b, const Tensor& came) const {
   std::vector<std::pair<Tensor, Tensor>> out;
   for (auto& [k, gradient] : cuts_[b].unpack(came))
     out.emplace_back(pieces_[buckets_[b][k]].piece, std::move(gradient));
+  if (!spares_.empty())
+    for (auto& [k, gradient] : cuts_[b].unpack_theirs(came))
+      out.emplace_back(spares_[buckets_[b][k]].piece, std::move(gradient));
   return out;
 }
 

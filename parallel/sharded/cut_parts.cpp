@@ -94,7 +94,7 @@ Tensor take_whole(StateDict& state, const std::vector<std::string>& names, const
 
 }  // namespace
 
-CutParts::CutParts(Actor& actor, const Group& group, Per gather, Per reduce) {
+CutParts::CutParts(Actor& actor, const Group& group, Per gather, Per reduce, bool spares) {
   const std::string label = internal::actors::current_cell()->label();
   const nn::HeldModule held(actor);
   std::vector<Found> found;
@@ -146,12 +146,16 @@ CutParts::CutParts(Actor& actor, const Group& group, Per gather, Per reduce) {
     }
     const Tensors before = parameters_in(mine);
     auto* const model = optim::ModelPart::here();
-    const auto pieces = std::make_shared<PartPieces>(group, found[k].name, std::move(mine), uses_);
+    const auto pieces = std::make_shared<PartPieces>(group, found[k].name, std::move(mine), uses_, spares);
     found[k].part->pieces_ = pieces;
     for (size_t i = 0; i < before.size(); ++i) model->replace(before[i], pieces->pieces()[i].piece);
     model->add(pieces);
     parts_.push_back({pieces, std::move(wholes)});
   }
+}
+
+void CutParts::regroup(const Group& group) const {
+  for (const Part& p : parts_) p.pieces->regroup(group);
 }
 
 std::vector<std::shared_ptr<PartPieces>> CutParts::pieces() const {

@@ -22,7 +22,9 @@ class CutParts {
   CutParts() = default;
   /// From now on the actor's parameters are pieces. `invalid` if it has no
   /// parts, if one lies within another, or if they were cut before.
-  CutParts(Actor& actor, const Group& group, Per gather, Per reduce);
+  CutParts(Actor& actor, const Group& group, Per gather, Per reduce, bool spares);
+  /// This is CutParameters::regroup().
+  void regroup(const Group& group) const;
   std::vector<std::shared_ptr<PartPieces>> pieces() const;
   /// The parameters as they were, which may be written until take().
   Tensors wholes() const;

@@ -255,8 +255,23 @@ std::vector<int64_t> counts_of(const std::vector<PartPieces::Parameter>& all) {
 
 }  // namespace
 
+// Pieces that a member has in `elements`, in the place of what it has without any.
+std::vector<PartPieces::Piece> PartPieces::pieces_of(const Tensor& elements,
+                                                     const std::vector<BucketCuts::Part>& parts,
+                                                     std::vector<Piece> none) {
+  int64_t at = 0;
+  for (const auto& part : parts) {
+    Piece& piece = none[part.parameter];
+    piece.place.run = {part.from, part.count};
+    piece.piece = flat_range(elements, at, part.count);
+    piece.piece.requires_grad_();
+    at += part.count;
+  }
+  return none;
+}
+
 PartPieces::PartPieces(const Group& group, std::string name, std::vector<Parameter> parameters,
-                       std::shared_ptr<PartUses> uses)
+                       std::shared_ptr<PartUses> uses, bool spares)
     : group_(group),
       name_(std::move(name)),
       parameters_(std::move(parameters)),
@@ -272,19 +287,26 @@ PartPieces::PartPieces(const Group& group, std::string name, std::vector<Paramet
     p.whole = {};
   }
   elements_ = cut_.cut(wholes);
-  for (size_t i = 0; i < shapes_.size(); ++i)
-    pieces_.push_back({elements_, {}, {.whole = shapes_[i], .run = {{0, 0}}}, parameters_[i].names});
-  at = 0;
-  for (const auto& part : cut_.mine()) {
-    Piece& piece = pieces_[part.parameter];
-    piece.place.run = {part.from, part.count};
-    piece.piece = flat_range(elements_, at, part.count);
-    piece.piece.requires_grad_();
-    at += part.count;
+  const auto none_in = [&](const Tensor& elements) {
+    std::vector<Piece> none;
+    for (size_t i = 0; i < shapes_.size(); ++i)
+      none.push_back({elements, {}, {.whole = shapes_[i], .run = {{0, 0}}}, parameters_[i].names});
+    return none;
+  };
+  pieces_ = pieces_of(elements_, cut_.mine(), none_in(elements_));
+  if (spares && group_.size() > 1) {
+    spare_elements_ = cut_.cut_theirs(wholes);
+    spares_ = pieces_of(spare_elements_, cut_.theirs(), none_in(spare_elements_));
   }
   show_pieces();
   if (uses_->reduce == Per::step)
     for (const Shape& shape : shapes_) proxies_.push_back(leaf_without_elements(shape, elements_.options()));
+}
+
+void PartPieces::regroup(const Group& group) {
+  check_same_rank(group_, group);
+  group_ = group;
+  forget_gathered();
 }
 
 PartPieces::Begun PartPieces::begin() {
@@ -336,11 +358,19 @@ void PartPieces::take(const Tensors& wholes) {
   forget_gathered();
   const NoGradGuard guard;
   elements_.copy_(cut_.cut(flat));
+  if (spare_elements_.defined()) spare_elements_.copy_(cut_.cut_theirs(flat));
+}
+
+Tensors PartPieces::leaves() const {
+  Tensors all;
+  for (const auto* some : {&pieces_, &spares_})
+    for (const Piece& p : *some) all.push_back(p.piece);
+  return all;
 }
 
 Edges PartPieces::edges() const {
   Edges all;
-  for (const Piece& p : pieces_) all.push_back(p.piece.defined() ? p.piece.gradient_edge() : Edge());
+  for (const Tensor& leaf : leaves()) all.push_back(leaf.defined() ? leaf.gradient_edge() : Edge());
   return all;
 }
 
@@ -361,16 +391,24 @@ Future<Tensor> PartPieces::gather_once(const std::string& tag) const {
 
 Future<Tensor> PartPieces::scatter(Tensors gradients, const tp::Meeting& at) const {
   const CollectiveOptions options{.tag = at.tag, .gradients = false};
-  return cut_.scatter(at.group, std::move(gradients), options);
+  return scatter_in(at.group, std::move(gradients), options);
 }
 
 Future<Tensor> PartPieces::scatter(Tensors gradients, const CollectiveOptions& options) const {
-  return cut_.scatter(group_, std::move(gradients), options);
+  return scatter_in(group_, std::move(gradients), options);
+}
+
+Future<Tensor> PartPieces::scatter_in(const Group& group, Tensors gradients,
+                                      const CollectiveOptions& options) const {
+  return spares_.empty() ? cut_.scatter(group, std::move(gradients), options)
+                         : cut_.scatter_twice(group, std::move(gradients), options);
 }
 
 Tensors PartPieces::unpack(const Tensor& came) const {
-  Tensors gradients(parameters_.size());
+  Tensors gradients(pieces_.size() + spares_.size());
   for (auto& [i, gradient] : cut_.unpack(came)) gradients[i] = std::move(gradient);
+  if (!spares_.empty())
+    for (auto& [i, gradient] : cut_.unpack_theirs(came)) gradients[pieces_.size() + i] = std::move(gradient);
   return gradients;
 }
 

@@ -29,9 +29,11 @@ class PartPieces final : public optim::ParameterPieces, public std::enable_share
     Tensor whole;  ///< until take()
     int64_t first = 0;
   };
-  /// Of one dtype and device.
+  /// Of one dtype and device. `spares`: this member has the pieces of the one before it, too.
   PartPieces(const Group& group, std::string name, std::vector<Parameter> parameters,
-             std::shared_ptr<PartUses> uses);
+             std::shared_ptr<PartUses> uses, bool spares);
+  /// This is CutParameters::regroup().
+  void regroup(const Group& group);
 
   /// A use of the part that has begun.
   struct Begun {
@@ -51,8 +53,10 @@ class PartPieces final : public optim::ParameterPieces, public std::enable_share
   Future<Tensor> scatter(Tensors gradients, const tp::Meeting& at) const;
   /// The same outside of passes over single uses.
   Future<Tensor> scatter(Tensors gradients, const CollectiveOptions& options) const;
-  /// Gradients of the pieces, in the order of the parameters.
+  /// Gradients of the pieces, in the order of the parameters, and behind them those of the spares.
   Tensors unpack(const Tensor& came) const;
+  /// The leaves that those are of.
+  Tensors leaves() const;
   /// Of the elements: a step makes another one.
   uint32_t version() const { return elements_.version(); }
 
@@ -73,6 +77,7 @@ class PartPieces final : public optim::ParameterPieces, public std::enable_share
   void take(const Tensors& wholes);
 
   const std::vector<Piece>& pieces() const override { return pieces_; }
+  const std::vector<Piece>& spares() const override { return spares_; }
   bool whole_gradients() const override { return false; }
   Future<void> gather() override {  // the next use does
     forget_gathered();
@@ -83,16 +88,20 @@ class PartPieces final : public optim::ParameterPieces, public std::enable_share
   const char* word() const override { return "Shard::all"; }
 
  private:
+  static std::vector<Piece> pieces_of(const Tensor& elements, const std::vector<BucketCuts::Part>& parts,
+                                      std::vector<Piece> none);
+  Future<Tensor> scatter_in(const Group& group, Tensors gradients, const CollectiveOptions& options) const;
   void show_pieces() const;
   Future<Tensor> gather_for_step(tp::Meetings& meetings);
   void forget_gathered();
-  const Group group_;
+  Group group_;
   const std::string name_;
   std::vector<Parameter> parameters_;
   std::vector<Shape> shapes_;
   CutBucket cut_;
-  Tensor elements_;  // this member's
-  std::vector<Piece> pieces_;
+  Tensor elements_;        // this member's
+  Tensor spare_elements_;  // of the member before it; undefined: none
+  std::vector<Piece> pieces_, spares_;
   Tensors proxies_;
   uint64_t steps_ = 0;  // that have changed the elements
   const std::shared_ptr<PartUses> uses_;

@@ -6,6 +6,7 @@
 #include "actors/cell/actor_cell.h"
 #include "actors/worker/worker.h"
 #include "autograd/distributed/optim/model_part.h"
+#include "autograd/distributed/optim/spare_states.h"
 #include "collective/engine.h"
 #include "core/base/readable_bytes.h"
 #include "core/base/text_table.h"
@@ -50,6 +51,11 @@ void add_parameters(Actor& actor, RankBytes& out) {
       const Tensor& kept = in_part ? p.piece : p.whole;
       if (kept.defined()) counted.push_back(kept.impl());
     }
+  for (const auto& some : optim::ModelPart::pieces_here())
+    for (const auto& spare : some->spares()) {
+      if (spare.piece.defined() && !spare.names.empty()) out.parameters += bytes_of(spare.piece);
+      if (!some->whole_gradients()) out.gradients += bytes_of(spare.piece);
+    }
   for (const Tensor& p : actor.parameters()) {
     if (std::ranges::find(counted, p.impl()) != counted.end()) continue;
     out.whole += bytes_of(p), out.parameters += bytes_of(p);
@@ -76,6 +82,7 @@ RankBytes rank_bytes(Actor& actor) {
     if (dynamic_cast<const optim::Optimizer*>(s))
       for (const auto& [name, t] : s->state())
         if (t.dim() > 0) out.state += bytes_of(t);
+  out.state += optim::spare_bytes_here();
   if (const auto* count = cell->kept<SentCount>()) {
     const SentBytes end = count->end.value_or(SentBytes::now());
     out.sent = end.in_groups - count->before.in_groups,
@@ -93,11 +100,16 @@ RankBytes expected_of(const std::vector<RankBytes>& replicas, size_t r, const Sh
   for (const RankBytes& b : replicas) states += static_cast<double>(b.state);
   const bool cuts_gradients = ways.shard == Shard::gradients || ways.shard == Shard::all;
   const double of_parts = (ways.gather == Per::use ? 2 * uses : 1) + (ways.reduce == Per::use ? uses : 1);
-  const double sends = (of_parts * parts + (ways.shard == Shard::state ? 3 : 2) * others) * (n - 1) / n;
+  // The sums for a spare piece come from the member that has it, once for each reduction.
+  const double of_spares =
+      !ways.spares || !cuts_gradients ? 0 : ((ways.reduce == Per::use ? uses : 1) * parts + others) / n;
+  const double sends =
+      (of_parts * parts + (ways.shard == Shard::state ? 3 : 2) * others) * (n - 1) / n + of_spares;
   const auto whole_bytes = [](double bytes) { return static_cast<int64_t>(bytes); };
   RankBytes out = has;
-  out.parameters = whole_bytes(frozen + others + parts / n);
-  out.gradients = whole_bytes(others / (cuts_gradients ? n : 1) + parts / n);
+  const double pieces = (ways.spares ? 2 : 1) / n;
+  out.parameters = whole_bytes(frozen + others + parts * pieces);
+  out.gradients = whole_bytes(others * (cuts_gradients ? pieces : 1) + parts * pieces);
   out.state = whole_bytes(states / n);
   out.sent = whole_bytes(sends) + has.converted;
   return out;

@@ -32,7 +32,8 @@ struct RankBytes {
 struct ShardWays {
   Shard shard = Shard::none;
   Per gather = Per::use, reduce = Per::use;
-  int64_t uses = 1;  ///< of each part in a step, forward and back: micro-batches
+  int64_t uses = 1;     ///< of each part in a step, forward and back: micro-batches
+  bool spares = false;  ///< each has the pieces of the one before it as well
 };
 
 /// What formulas say that replica r keeps, leaves after a pass, has of states that are as large as these, and

@@ -7,7 +7,8 @@ class DataParallel:
 
     net = troupe.DataParallel(model, cluster, shard="all"); net(x) is a future of the forward of all rows. Options: on (workers, for a
     module), buffers, first_bucket, bucket (bytes), compression, shard ("none", "state", "gradients", "all": what replicas divide),
-    gather and reduce ("use", "step").
+    gather and reduce ("use", "step"), spare_pieces (1: each has those of the one before it, too, so that one that is lost can be
+    replaced).
     """
 
     def __init__(self, model, cluster, **options):

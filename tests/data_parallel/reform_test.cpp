@@ -55,9 +55,10 @@ struct Training {
   std::optional<Net> net;
   std::optional<Optimizer> optimizer;
   std::vector<double> numbers;  // losses and norms
-  Training() {
+  explicit Training(Shard shard = Shard::none) {
     manual_seed(3);
-    net.emplace(cluster->here(), Group(*cluster, {"w1", "w2", "w3"}));
+    net.emplace(cluster->here(), Group(*cluster, {"w1", "w2", "w3"}),
+                DataParallelOptions{.shard = shard, .spare_pieces = 1});
     optim::AdamW::Options all{.lr = 1e-2, .weight_decay = 0.1}, plain = all;
     plain.weight_decay = 0;
     optimizer.emplace(*net, all, std::vector<Optimizer::Group>{{{"*.bias"}, plain}});
@@ -108,6 +109,30 @@ TEST_CASE("a replica in the place of another trains on with the bits of the one 
   moved.net->replace(rank == 1 ? 2 : 1, "w0");
   for (int i = 0; i < 3; ++i) moved.step();
   check_same(undisturbed, moved);
+  nothing_left(*moved.cluster);
+}
+
+TEST_CASE("a replica in the place of another has its pieces of the state") {
+  const Shard shard = GENERATE(Shard::state, Shard::gradients);
+  CAPTURE(word(shard));
+  Training undisturbed(shard), moved(shard), alone;
+  for (int i = 0; i < 8; ++i) undisturbed.step(), alone.step();
+  for (int i = 0; i < 3; ++i) moved.step();
+  moved.net->replace(1, "w4");
+  moved.step();
+  moved.net->replace(2, "w0");
+  moved.net->replace(0, "w2");
+  moved.optimizer->load_state(moved.optimizer->state());  // spares are not of these
+  moved.step();
+  moved.net->replace(1, "w1");
+  for (int i = 0; i < 3; ++i) moved.step();
+  check_same(undisturbed, moved);
+  const auto state_of_all = [](Training& t) {
+    int64_t bytes = 0;
+    for (const RankBytes& b : t.net->report().get().replicas) bytes += b.state;
+    return bytes;
+  };
+  CHECK(3 * state_of_all(moved) == 2 * state_of_all(alone));
   nothing_left(*moved.cluster);
 }
 
@@ -178,6 +203,14 @@ TEST_CASE("a change of replicas that cannot be is refused, and they train on") {
   Net divided(training.cluster->here(), Group(*training.cluster, {"w1", "w2"}),
               DataParallelOptions{.shard = Shard::state});
   CHECK_THAT(error_of([&] { divided.shrink(0); }).message(), Contains("Shard::none"));
+  Net spared(training.cluster->here(), Group(*training.cluster, {"w1", "w2"}),
+             DataParallelOptions{.shard = Shard::state, .spare_pieces = 1});
+  CHECK_THAT(error_of([&] { spared.grow("w3"); }).message(), Contains("stay as many"));
+  CHECK_THAT(error_of([&] {
+               Net wrong(training.cluster->here(), Group(*training.cluster, {"w1"}),
+                         DataParallelOptions{.spare_pieces = 2});
+             }).message(),
+             Contains("spare_pieces is 2: expected 0 or 1"));
   for (Training* t : {&training, &undisturbed}) t->step();
   check_same(training, undisturbed);
 }

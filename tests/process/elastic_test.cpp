@@ -34,23 +34,23 @@ std::vector<std::string> numbers(const Process& run) {
   return all;
 }
 
-const std::vector<std::string>& undisturbed() {
-  static const std::vector<std::string> all = [] {
-    Launcher run(command({"-n", "4", "--elastic"}));
-    const int code = run.exit_code();
-    INFO(run.output << run.errors);
-    REQUIRE(code == 0);
-    REQUIRE(run.lines("final ").size() == 1);
-    return numbers(run);
-  }();
-  return all;
+const std::vector<std::string>& undisturbed(const std::string& shard = "none") {
+  static std::map<std::string, std::vector<std::string>> known;
+  auto& all = known[shard];
+  if (!all.empty()) return all;
+  Launcher run(command({"-n", "4", "--elastic"}), {"SHARD=" + shard});
+  const int code = run.exit_code();
+  INFO(run.output << run.errors);
+  REQUIRE(code == 0);
+  REQUIRE(run.lines("final ").size() == 1);
+  return all = numbers(run);
 }
 
-void check_undisturbed(Process& run) {
+void check_undisturbed(Process& run, const std::string& shard = "none") {
   const int code = run.exit_code();
   INFO(run.output << run.errors);
   CHECK(code == 0);
-  CHECK(numbers(run) == undisturbed());
+  CHECK(numbers(run) == undisturbed(shard));
 }
 
 }  // namespace
@@ -61,6 +61,33 @@ TEST_CASE("a worker that is killed at any point of a step is replaced, and the s
   Launcher run(command({"-n", "4", "--elastic"}), {"PLAN=7:" + worker + ":" + where});
   check_undisturbed(run);
   CHECK_THAT(run.errors, Contains(worker + " is lost: w4 takes its place, and the step is made again"));
+}
+
+TEST_CASE("a worker that is killed in the course of a step that is decided takes nothing with it",
+          "[process]") {
+  Launcher run(command({"-n", "4", "--elastic"}), {"PLAN=7:w2:commit;12:w4:commit"});
+  check_undisturbed(run);
+  CHECK_THAT(run.errors, Contains("w2 is lost: w4 takes its place\n") && Contains("w4 is lost: w5 takes"));
+}
+
+TEST_CASE("pieces of a replica that is killed are at the one behind it", "[process]") {
+  const std::string shard = GENERATE("state", "gradients", "all");
+  const std::string plan = GENERATE("7:w1:forward;9:w4:backward", "7:w3:prepare;8:w2:commit;12:w1:commit",
+                                    "0:w2:forward;19:w4:commit");
+  CAPTURE(shard, plan);
+  Launcher run(command({"-n", "4", "--elastic"}), {"SHARD=" + shard, "PLAN=" + plan});
+  check_undisturbed(run, shard);
+}
+
+TEST_CASE("pieces that were lost with their spares are those of the checkpoint", "[process]") {
+  const Folder folder;
+  Launcher run(command({"-n", "4", "--elastic"}),
+               {"SHARD=state", "PLAN=9:w1:forward;9:w2:forward", "CHECKPOINTS=" + folder.path.string()});
+  const int code = run.exit_code();
+  INFO(run.output << run.errors);
+  CHECK(code == 0);
+  CHECK(run.lines("final ") == std::vector{undisturbed("state").back()});
+  CHECK_THAT(run.errors, Contains("go at once, and only they had the pieces of rank 0"));
 }
 
 TEST_CASE("workers that are killed together, and who comes in their place, leave no trace", "[process]") {

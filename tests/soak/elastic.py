@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Elastic jobs whose workers are killed, stopped for a moment and asked to leave, inside of steps and between them, at random.
-Each ends with the losses and the final state of a job that nobody disturbed, bit for bit, and leaves no process behind.
+Each ends with the losses and the final state of a job that nobody disturbed, bit for bit, and leaves no process behind. Replicas
+divide nothing, or by turns the state, gradients and parameters, with spare pieces; these have a folder of checkpoints, to which they
+go back when two neighbours are lost at once.
 
     elastic.py BIN [--schedules N] [--seed N]
 
@@ -11,6 +13,7 @@ import argparse, os, pathlib, random, signal, subprocess, sys, tempfile, threadi
 
 STEPS = 20
 PATIENCE = 120  # seconds for a job
+SHARDS = ["none", "state", "gradients", "all"]
 
 
 def numbers(output):
@@ -18,8 +21,8 @@ def numbers(output):
 
 
 class Run:
-    def __init__(self, programs, flags, plan):
-        variables = dict(os.environ, PLAN=plan, STEPS=str(STEPS))
+    def __init__(self, programs, flags, plan, shard="none", folder=None):
+        variables = dict(os.environ, PLAN=plan, STEPS=str(STEPS), SHARD=shard, **({"CHECKPOINTS": folder} if folder else {}))
         self.process = subprocess.Popen([str(programs / "troupe"), "run", *flags, str(programs / "elastic_job")], env=variables,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
         self.lines, self.errors = [], []
@@ -70,29 +73,42 @@ def disturb(run, rng):
             pass
 
 
-def schedule(programs, seed, expected):
+def schedule(programs, seed, shard, expected):
+    if shard == "none":
+        return schedule_in(programs, seed, shard, expected, None)
+    with tempfile.TemporaryDirectory() as folder:
+        return schedule_in(programs, seed, shard, expected, folder)
+
+
+def schedule_in(programs, seed, shard, expected, folder):
     rng = random.Random(seed)
     flags = ["-n", "4", "--elastic", "--spares", str(rng.randrange(2))]
-    within = [f"{rng.randrange(STEPS)}:w{rng.randrange(1, 7)}:{rng.choice(['forward', 'backward', 'prepare'])}" for _ in range(rng.randrange(4))]
-    run = Run(programs, flags, ";".join(within))
+    within = [f"{rng.randrange(STEPS)}:w{rng.randrange(1, 7)}:{rng.choice(['forward', 'backward', 'prepare', 'commit'])}" for _ in range(rng.randrange(4))]
+    run = Run(programs, flags, ";".join(within), shard, folder)
     if rng.random() < 0.7:
         disturb(run, rng)
     code = run.ends()
     wrong = None
+    came = numbers("\n".join(run.lines))
+    back = any("go at once, and only they had" in line or "begins again" in line for line in run.errors)
+    if back:  # some steps twice, with the same bits
+        came = list(dict.fromkeys(came))
     everybody = any("all workers with replicas are lost" in line for line in run.errors)
     if code is None:
         wrong = f"it did not end within {PATIENCE} s"
     elif code in (4, 137) and everybody:
         return "all"  # nobody was left to go on from
-    elif code != 0 and numbers("\n".join(run.lines)) == expected[:-1]:
+    elif code != 0 and came == expected[:-1]:
         return "behind"  # a worker was lost when the loop was over, and the program asked it for its state
     elif code != 0:
         wrong = f"exit code {code}"
-    elif numbers("\n".join(run.lines)) != expected:
+    elif came != expected:
         wrong = "other numbers than those of a job that nobody disturbed"
     if wrong:
         print("\n".join([*run.lines, *run.errors]), file=sys.stderr)
-        sys.exit(f"elastic: seed {seed}: {wrong}; {' '.join(flags)}, PLAN={';'.join(within)}")
+        sys.exit(f"elastic: seed {seed}: {wrong}; {' '.join(flags)}, SHARD={shard} PLAN={';'.join(within)}")
+    if back:
+        return "back"
     return "lost" if any(" is lost" in e or " leaves" in e for e in run.errors) else "quiet"
 
 
@@ -103,18 +119,21 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     programs = args.programs.resolve()
-    quiet = Run(programs, ["-n", "4", "--elastic"], "")
-    if quiet.ends() != 0:
-        sys.exit("elastic: the undisturbed job failed:\n" + "\n".join(quiet.errors))
-    expected, start, came = numbers("\n".join(quiet.lines)), time.monotonic(), {}
+    expected, start, came = {}, time.monotonic(), {}
+    for shard in SHARDS:
+        quiet = Run(programs, ["-n", "4", "--elastic"], "", shard)
+        if quiet.ends() != 0:
+            sys.exit("elastic: the undisturbed job failed:\n" + "\n".join(quiet.errors))
+        expected[shard] = numbers("\n".join(quiet.lines))
     for i in range(args.schedules):
-        how = schedule(programs, args.seed + i, expected)
+        shard = SHARDS[(args.seed + i) % len(SHARDS)]
+        how = schedule(programs, args.seed + i, shard, expected[shard])
         came[how] = came.get(how, 0) + 1
         if sys.stderr.isatty() or (i + 1) % 50 == 0:
             print(f"elastic: {i + 1} of {args.schedules} schedules, {time.monotonic() - start:.0f} s", end="\r" if sys.stderr.isatty() else "\n", file=sys.stderr, flush=True)
-    if args.schedules >= 20 and came.get("lost", 0) < args.schedules // 3:
-        sys.exit(f"elastic: only {came.get('lost', 0)} of {args.schedules} schedules lost a worker: nothing was tried")
-    print(f"elastic: {args.schedules} schedules, the same bits in all: {came.get('lost', 0)} lost workers, {came.get('all', 0)} all of them at once "
+    if args.schedules >= 20 and came.get("lost", 0) + came.get("back", 0) < args.schedules // 3:
+        sys.exit(f"elastic: only {came.get('lost', 0) + came.get('back', 0)} of {args.schedules} schedules lost a worker: nothing was tried")
+    print(f"elastic: {args.schedules} schedules, the same bits in all: {came.get('lost', 0)} lost workers, {came.get('back', 0)} went back to a checkpoint, {came.get('all', 0)} all of them at once "
           f"(and ended so), {came.get('behind', 0)} one behind the loop, in {time.monotonic() - start:.0f} s")
 
 

@@ -41,7 +41,7 @@ Attempts::Attempts(Cluster& cluster, Moved moved) : cluster_(cluster), moved_(st
 std::vector<Attempts::Set*> Attempts::sets() const {
   std::vector<Set*> all;
   for (Set* s : Set::all_listed())
-    if (!s->divides() && is_of(cluster_, s->members().front())) all.push_back(s);
+    if (s->can_replace() && is_of(cluster_, s->members().front())) all.push_back(s);
   return all;
 }
 
@@ -241,7 +241,8 @@ std::string Attempts::what_cannot_be_undone() {
              "): a context ends within its attempt";
     if (what.front() >= '0' && what.front() <= '9') continue;
     if (!known.contains(what))
-      return "the job has " + what + ", which is no replica of a DataParallel with Shard::none";
+      return "the job has " + what +
+             ", which is no replica of a DataParallel with Shard::none or spare pieces";
   }
   return "";
 }
@@ -263,6 +264,14 @@ Attempts::Event Attempts::undo() {
   return Event::done;
 }
 
+// A set that divides state stays as many as it is.
+bool Attempts::has_pieces(const std::string& worker) const {
+  return std::ranges::any_of(sets(), [&](Set* s) {
+    return s->divides() &&
+           std::ranges::any_of(s->members(), [&](const AnyRef& r) { return r.owner_name() == worker; });
+  });
+}
+
 // False: there are too few.
 bool Attempts::choose(const std::set<std::string>& absent) {
   const auto is_lost = [&](const std::string& w) { return !lives(w); };
@@ -282,9 +291,10 @@ bool Attempts::choose(const std::set<std::string>& absent) {
       idle_.erase(idle_.begin());
       continue;
     }
-    if (cluster_.spares().empty() && few() && !lives(w)) {
-      log::warning(fmt::format("[job] {} is lost, and {} of at least {} workers are there: waiting for one",
-                               w, in_use(absent), cluster_.elastic_job().least));
+    if (cluster_.spares().empty() && ((few() && !lives(w)) || has_pieces(w))) {
+      log::warning(fmt::format("[job] {} {}, and {} of at least {} workers are there: waiting for one", w,
+                               lives(w) ? "leaves" : "is lost", in_use(absent),
+                               cluster_.elastic_job().least));
       (void)await_spare(cluster_);
     }
     if (!cluster_.spares().empty()) in_place_[w] = take();
@@ -323,7 +333,7 @@ void Attempts::seat_free(Set& set, std::vector<ReplicaSeat>& seats) {
   auto& missing = missing_[&set];
   const ElasticJob& job = cluster_.elastic_job();
   for (const std::string& worker : free_) {
-    if (missing.empty() && job.most <= job.start) continue;
+    if (missing.empty() && (job.most <= job.start || set.divides())) continue;
     ReplicaSeat seat{.stays = {}, .worker = worker, .path = {}, .own = {}};
     size_t at = seats.size();
     if (!missing.empty()) {

@@ -61,6 +61,7 @@ class Attempts {
   /// Workers that are there, without those, and without whoever leaves and has no replica any more.
   size_t in_use(const std::set<std::string>& absent) const;
   bool may_grow() const;
+  bool has_pieces(const std::string& worker) const;
   std::string what_cannot_be_undone();
   /// Spares for those; waits for newcomers where there would be too few workers without.
   bool choose(const std::set<std::string>& absent);

@@ -47,6 +47,11 @@ void ModelPart::keep_old_versions() {
   keeps_old_versions_ = true;
 }
 
+bool ModelPart::has_stale_spares() const {
+  const AllPieces all = pieces();
+  return stale_spares_ && std::ranges::any_of(all, [](const auto& p) { return !p->spares().empty(); });
+}
+
 void ModelPart::replace(const Tensor& parameter, const Tensor& piece) {
   for (Tensor& t : cut_)
     if (t.is_same(parameter)) t = piece;
@@ -116,6 +121,7 @@ std::vector<CopySizes> ModelPart::count_once(const Tensors& parameters, const st
 
 void parameters_written() {
   for (const auto& pieces : ModelPart::pieces_here()) pieces->written();
+  ModelPart::here()->set_stale_spares(true);
 }
 
 }  // namespace troupe::optim

@@ -44,6 +44,14 @@ class ModelPart {
     if (after_step_) after_step_(actor);
   }
 
+  /// Whether steps are behind points that a driver can go back to.
+  bool has_points() const { return after_step_ != nullptr; }
+  /// What this actor has of the pieces of the member before it is not of now: only its own was loaded.
+  void set_stale_spares(bool stale) { stale_spares_ = stale; }
+  /// False where it has none.
+  bool has_stale_spares() const;
+  bool updates_spares() const { return !stale_spares_; }
+
   /// How a tensor of the actor, if there is one, is a piece of a parameter: "Shard::all", or null.
   static const char* piece_word(const Tensor& tensor);
 
@@ -78,6 +86,7 @@ class ModelPart {
 
   std::vector<std::weak_ptr<ParameterPieces>> pieces_;
   bool keeps_old_versions_ = false;
+  bool stale_spares_ = false;
   void (*after_step_)(Actor&) = nullptr;
   Tensors cut_;
   mutable internal::Mutex mutex_;

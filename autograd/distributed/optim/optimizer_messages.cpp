@@ -14,6 +14,7 @@
 #include "autograd/distributed/optim/module_actor.h"
 #include "autograd/distributed/optim/optimized_actor.h"
 #include "autograd/distributed/optim/parameter_filter.h"
+#include "autograd/distributed/optim/spare_states.h"
 #include "core/base/shown.h"
 #include "core/graph/copy_on_write.h"
 #include "data/formats/safetensors.h"
@@ -44,6 +45,8 @@ struct Updated {
       tensors.push_back(updates);
       names.push_back(names_of_all[i]);
     }
+    for (const auto& some : all)
+      for (const auto& spare : some->spares()) add_spare(spare, *some, parameters, names_of_all);
   }
   Tensor gradient(const Tensor& t) const {
     const auto at = cut_.find(t.impl());
@@ -73,7 +76,25 @@ struct Updated {
                       cell.label(), now.back()->word()));
   }
 
+  Tensors spares;                        // those of the member before
+  std::vector<std::string> spare_names;  // of their parameters
+
  private:
+  void add_spare(const ParameterPieces::Piece& spare, const ParameterPieces& by, const Tensors& parameters,
+                 const std::vector<std::string>& names_of_all) {
+    if (!spare.piece.defined()) return;
+    std::string name;
+    if (!spare.names.empty())
+      name = spare.names.front();
+    else
+      for (size_t i = 0; i < parameters.size(); ++i)
+        if (parameters[i].is_same(spare.whole)) name = names_of_all[i];
+    if (name.empty()) return;  // the actor trains it in no optimizer
+    cut_[spare.piece.impl()] = {&spare, &by};
+    if (!by.whole_gradients()) leaves.push_back(spare.piece);
+    spares.push_back(spare.piece);
+    spare_names.push_back(std::move(name));
+  }
   using Cut = std::pair<const ParameterPieces::Piece*, const ParameterPieces*>;
   static Cut piece_of(const Tensor& parameter, const AllPieces& all) {
     for (const auto& pieces : all)
@@ -84,10 +105,52 @@ struct Updated {
   std::map<const TensorImpl*, Cut> cut_;  // by piece
 };
 
+// "fc.weight" of "fc.weight.exp_avg".
+std::string parameter_of(const std::string& entry) { return entry.substr(0, entry.rfind('.')); }
+
+bool is_among(const std::string& name, const std::vector<std::string>& all) {
+  return std::ranges::find(all, name) != all.end();
+}
+
+// What an optimizer has of the pieces of the member before: the state that it would have there.
+class Spares final : public Stateful {
+ public:
+  Spares(std::unique_ptr<Optimizer> of_spares, const Optimizer& beside, std::vector<std::string> names,
+         std::vector<std::string> own_pieces)
+      : optimizer(std::move(of_spares)),
+        beside_(beside),
+        names_(std::move(names)),
+        own_pieces_(std::move(own_pieces)) {
+    unlist();
+    optimizer->unlist();
+  }
+
+  OptimizerState state() const override {
+    OptimizerState all = beside_.state();
+    std::erase_if(all, [&](const auto& entry) { return is_among(parameter_of(entry.first), own_pieces_); });
+    for (auto& [name, t] : optimizer->state())
+      if (is_among(parameter_of(name), names_)) all[name] = t;
+    return all;
+  }
+  // The state is all that the member before has.
+  void load_state(const OptimizerState& state) override {
+    OptimizerState mine;
+    for (const auto& [name, t] : state)
+      if (is_among(parameter_of(name), names_)) mine[name] = t;
+    optimizer->load_state(mine);
+  }
+  const std::unique_ptr<Optimizer> optimizer;
+
+ private:
+  const Optimizer& beside_;
+  const std::vector<std::string> names_, own_pieces_;
+};
+
 struct Attached {
   std::string name;
   std::unique_ptr<Optimizer> optimizer;
   Updated updated;
+  std::unique_ptr<Spares> spares = {};  // null: it has none
 };
 
 using Optimizers = std::map<std::string, Attached>;  // of an actor, by key
@@ -173,6 +236,28 @@ size_t group_of(const std::string& name, const std::vector<NamedGroup>& groups) 
   return 0;
 }
 
+struct Grouped {
+  std::unique_ptr<Optimizer> optimizer;
+  GroupNames names;
+};
+
+Grouped make_grouped(const Tensors& tensors, const std::vector<std::string>& names, const std::string& name,
+                     const std::vector<NamedGroup>& groups, const std::string& where) {
+  std::vector<OptionGroup> made;
+  for (const NamedGroup& g : groups) made.push_back({g.options});
+  GroupNames by_group(groups.size());
+  for (size_t i = 0; i < tensors.size() && !groups.empty(); ++i) {
+    const size_t g = group_of(names[i], groups);
+    made[g].params.push_back(tensors[i]);
+    by_group[g].push_back(names[i]);
+  }
+  auto optimizer = make(name, std::move(made));
+  std::vector<std::string> in_order;
+  for (const auto& of_group : by_group) in_order.insert(in_order.end(), of_group.begin(), of_group.end());
+  optimizer->set_names(std::move(in_order), where);
+  return {std::move(optimizer), std::move(by_group)};
+}
+
 GroupNames create(Actor& actor, internal::actors::Invocation& call, const std::string& key,
                   const std::string& name, const std::vector<NamedGroup>& groups) {
   const Tensors all = parameters_of(actor, *call.cell());
@@ -184,21 +269,19 @@ GroupNames create(Actor& actor, internal::actors::Invocation& call, const std::s
                     "Shard::none, or take adamw",
                     name, call.cell()->label(), pieces[0]->word()));
   Updated updated(all, names, pieces);
-  std::vector<OptionGroup> made;
-  for (const NamedGroup& g : groups) made.push_back({g.options});
-  GroupNames by_group(groups.size());
-  for (size_t i = 0; i < updated.tensors.size() && !groups.empty(); ++i) {
-    const size_t g = group_of(updated.names[i], groups);
-    made[g].params.push_back(updated.tensors[i]);
-    by_group[g].push_back(updated.names[i]);
+  const std::string where = " of " + call.cell()->label();
+  Grouped own = make_grouped(updated.tensors, updated.names, name, groups, where);
+  Attached attached{name, std::move(own.optimizer), std::move(updated)};
+  if (const Updated& all_of = attached.updated; !all_of.spares.empty()) {
+    std::vector<std::string> pieces_of;
+    for (size_t i = 0; i < all_of.tensors.size(); ++i)
+      if (ModelPart::piece_word(all_of.tensors[i])) pieces_of.push_back(all_of.names[i]);
+    attached.spares = std::make_unique<Spares>(
+        make_grouped(all_of.spares, all_of.spare_names, name, groups, where).optimizer, *attached.optimizer,
+        all_of.spare_names, std::move(pieces_of));
   }
-  auto optimizer = make(name, std::move(made));
-  std::vector<std::string> in_order;
-  for (const auto& of_group : by_group) in_order.insert(in_order.end(), of_group.begin(), of_group.end());
-  optimizer->set_names(std::move(in_order), " of " + call.cell()->label());
-  call.cell()->keep<Optimizers>().insert_or_assign(key,
-                                                   Attached{name, std::move(optimizer), std::move(updated)});
-  return by_group;
+  call.cell()->keep<Optimizers>().insert_or_assign(key, std::move(attached));
+  return own.names;
 }
 
 int64_t update(internal::actors::ActorCell& cell, const std::string& key, const GroupOptions& options,
@@ -212,6 +295,11 @@ int64_t update(internal::actors::ActorCell& cell, const std::string& key, const 
     for (size_t i = 0; i < grads.size(); ++i)
       if (grads[i].defined()) internal::replace_if_held(optimizer.params()[i]);
   optimizer.step(grads, factor);
+  if (attached.spares && ModelPart::here()->updates_spares()) {
+    Optimizer& spares = *attached.spares->optimizer;
+    set_options(spares, options);
+    spares.step(attached.updated.gradients(spares.params()), factor);
+  }
   int64_t updated = 0;
   for (const Tensor& g : grads) updated += g.defined();
   return updated;
@@ -230,8 +318,15 @@ Task<int64_t> step(Actor& actor, std::string key, GroupOptions options, double f
   }
   for (const auto& pieces : all) {
     const Future<void> gathering = pieces->gather();
-    co_await gathering;
+    try {
+      co_await gathering;
+    } catch (const Error& e) {
+      // The step is made here, and there are spares of the pieces of a member that was lost.
+      const bool mended = e.kind() == ErrorKind::disconnected && ModelPart::here()->has_points();
+      if (!mended || pieces->spares().empty()) throw;
+    }
   }
+  if (!all.empty()) ModelPart::here()->stepped(actor);
   co_return updated;
 }
 
@@ -272,6 +367,7 @@ GroupOptions load_state(Actor&, internal::actors::Invocation& call, const std::s
                         const OptimizerState& state) {
   Optimizer& optimizer = *attached_to(*call.cell(), key).optimizer;
   optimizer.load_state(state);
+  ModelPart::here()->set_stale_spares(true);
   return options_of(optimizer);
 }
 
@@ -302,6 +398,7 @@ GroupOptions load(Actor&, internal::actors::Invocation& call, const std::string&
         (kind == source.metadata().end() ? "no optimizer's state" : "the state of " + kind->second) +
         ", expected that of " + attached.name);
   attached.optimizer->load_state(source.tensors());
+  ModelPart::here()->set_stale_spares(true);
   return options_of(*attached.optimizer);
 }
 
@@ -309,7 +406,46 @@ void drop(Actor&, internal::actors::Invocation& call, const std::string& key) {
   call.cell()->keep<Optimizers>().erase(key);
 }
 
+Optimizers& optimizers_here() { return internal::actors::current_cell()->keep<Optimizers>(); }
+
 }  // namespace
+
+std::map<std::string, OptimizerState> states_here() {
+  std::map<std::string, OptimizerState> all;
+  for (const auto& [key, attached] : optimizers_here()) all[key] = attached.optimizer->state();
+  return all;
+}
+
+void load_spares(const std::map<std::string, OptimizerState>& states) {
+  for (auto& [key, attached] : optimizers_here()) {
+    if (!attached.spares) continue;
+    const auto at = states.find(key);
+    if (at == states.end())
+      throw_invalid("[optim] the member before actor " + internal::actors::current_cell()->label() +
+                    " has not all of its optimizers");
+    attached.spares->load_state(at->second);
+  }
+  ModelPart::here()->set_stale_spares(false);
+}
+
+internal::StandIns spares_here() {
+  if (ModelPart::here()->has_stale_spares())
+    throw_error(ErrorKind::failed, "[optim] actor " + internal::actors::current_cell()->label() +
+                                       " has no spares of now: they are taken as the next step begins");
+  internal::StandIns all;
+  for (const auto& [key, attached] : optimizers_here())
+    if (attached.spares) all[attached.optimizer.get()] = attached.spares.get();
+  return all;
+}
+
+int64_t spare_bytes_here() {
+  int64_t bytes = 0;
+  for (const auto& [key, attached] : optimizers_here())
+    if (attached.spares)
+      for (const auto& [name, t] : attached.spares->optimizer->state())
+        if (t.dim() > 0) bytes += static_cast<int64_t>(t.nbytes());
+  return bytes;
+}
 
 void set_copy_on_write() {
   ModelPart* const part = ModelPart::here();

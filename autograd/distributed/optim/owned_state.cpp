@@ -92,7 +92,7 @@ class Owned {
     find_tensors(actor, parts);
   }
 
-  void save(OwnedState& to) const {
+  void save(OwnedState& to, const StandIns& stand_ins = {}) const {
     for (const auto& [prefix, module] : modules_) {
       for (const auto& [name, t] : module->state_dict()) add(to.model, prefix + name, internal::lazy_copy(t));
       const std::string rest = rest_of(prefix);
@@ -100,7 +100,10 @@ class Owned {
       add_all(to.rest, rest, modes_of(*module));
     }
     for (const auto& [name, t] : tensors_) add(to.model, name, internal::lazy_copy(t.detach()));
-    for (const auto& [prefix, s] : statefuls_) add_all(to.rest, prefix, s->state());
+    for (const auto& [prefix, s] : statefuls_) {
+      const auto at = stand_ins.find(s);
+      add_all(to.rest, prefix, (at == stand_ins.end() ? s : at->second)->state());
+    }
   }
 
   // What it takes is taken out.
@@ -193,14 +196,14 @@ void refuse_left(const OwnedState& state, const std::string& who) {
 
 }  // namespace
 
-OwnedState state_of_actor(Actor& actor, const actors::ActorCell& cell) {
+OwnedState state_of_actor(Actor& actor, const actors::ActorCell& cell, const StandIns& stand_ins) {
   OwnedState out;
   out.rest[kStream] = ops::get_rng_state();
   if (const auto* own = dynamic_cast<const Stateful*>(&actor)) {
     add_all(out.rest, kSelf, own->state());
   } else {
     const nn::HeldModule held(actor);
-    Owned(&cell, held.get(), actor.made_parts().get()).save(out);
+    Owned(&cell, held.get(), actor.made_parts().get()).save(out, stand_ins);
   }
   return out;
 }

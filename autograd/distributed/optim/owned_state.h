@@ -1,5 +1,7 @@
 // All that an actor has, or the driver, and training changes: for checkpoints of whole jobs.
 #pragma once
+#include <map>
+
 #include "actors/cell/actor_cell.h"
 #include "core/graph/stateful.h"
 
@@ -15,8 +17,11 @@ struct OwnedState {
   StateDict rest;
 };
 
+/// Objects in whose place others say what they have.
+using StandIns = std::map<const Stateful*, const Stateful*>;
+
 /// In its mailbox. Lazy copies: as it is now. An actor that is itself Stateful speaks for all that it has.
-OwnedState state_of_actor(Actor& actor, const actors::ActorCell& cell);
+OwnedState state_of_actor(Actor& actor, const actors::ActorCell& cell, const StandIns& stand_ins = {});
 /// In its mailbox. `invalid`, naming what is missing, too much or other: the actor is then good for nothing.
 void load_actor(Actor& actor, const actors::ActorCell& cell, OwnedState state);
 

@@ -28,6 +28,9 @@ class ParameterPieces {
   };
   virtual ~ParameterPieces() = default;
   virtual const std::vector<Piece>& pieces() const = 0;
+  /// Pieces of the member before this one, which this one updates as well, so that they are not lost with it:
+  /// by parameter, or none.
+  virtual const std::vector<Piece>& spares() const = 0;
   /// Contexts have gradients of whole parameters, else of pieces.
   virtual bool whole_gradients() const = 0;
   /// The step is done here. Ready when the parameters have the pieces of all; the n-th gathers belong

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 
 #include "actors/worker/worker.h"
 #include "autograd/hooks.h"
@@ -30,13 +31,24 @@ bool dies(int64_t step, const char* where) {
          std::string::npos;
 }
 
-struct Layers : nn::Layer {
-  nn::Linear hidden{8, 32}, out{32, 4};
+template <class Linear>
+Task<Tensor> through(Linear& layer, Tensor x) {
+  if constexpr (std::is_same_v<Linear, nn::Linear>)
+    co_return layer(x);
+  else
+    co_return co_await layer(x);
+}
+
+template <class Linear>
+struct Layers : nn::Module {
+  Linear hidden{8, 32}, out{32, 4};
   nn::BatchNorm2d norm{2};
   nn::Dropout drop{0.2};
-  Tensor forward(const Tensor& x) override {
-    const Tensor h = norm(hidden(x).reshape({x.size(0), 2, 4, 4})).reshape({x.size(0), 32});
-    return out(drop(relu(h)));
+  Task<Tensor> operator()(Tensor x) {
+    const int64_t n = x.size(0);
+    const Tensor h = co_await through(hidden, x);
+    const Tensor normed = norm(h.reshape({n, 2, 4, 4})).reshape({n, 32});
+    co_return co_await through(out, drop(relu(normed)));
   }
   void members(nn::Members& m) override {
     m("hidden", hidden), m("norm", norm), m("drop", drop), m("out", out);
@@ -54,22 +66,30 @@ struct Mortal : Stateful {
   std::string state_name() const override { return "Mortal"; }
 };
 
-struct Elastic : nn::ModuleActor<Layers> {
+template <class Linear>
+struct Elastic : nn::ModuleActor<Layers<Linear>> {
   Elastic() { std::printf("pid %s %d\n", frame().worker->name().c_str(), getpid()); }
-  Tensor loss(Tensor x, Tensor y, int64_t step) {
+  Task<Tensor> loss(Tensor x, Tensor y, int64_t step) {
     if (dies(step, "forward")) raise(SIGKILL);
     mortal.step = step;
-    ++calls;
-    Tensor l = cross_entropy(net(x), y) * (1.0 + 1e-3 * double(calls % 7));
+    looked = 0;
+    const double factor = 1.0 + 1e-3 * double(++calls % 7);
+    const Tensor scores = co_await this->net(x);
+    Tensor l = cross_entropy(scores, y) * factor;
     if (dies(step, "backward"))
       autograd::register_hook(l, [](const Tensor&) -> Tensor {
         raise(SIGKILL);
         return {};
       }).keep();
-    return l;
+    co_return l;
   }
-  int64_t calls = 0;
-  Keep keep{"calls", calls};
+  // Looked at as the step is prepared, and again when the optimizer has made it here.
+  Tensors parameters() override {
+    if (dies(mortal.step, "commit") && ++looked == 2) raise(SIGKILL);
+    return nn::ModuleActor<Layers<Linear>>::parameters();
+  }
+  int64_t calls = 0, looked = 0;
+  Keep keep{"calls", calls, Keep::anew, looked};
   Mortal mortal;
   static constexpr auto remote = methods<&Elastic::loss>;
 };
@@ -91,11 +111,13 @@ void print_final(const StateDict& values) {
   std::printf("final %016llx\n", static_cast<unsigned long long>(bits));
 }
 
-void train(Cluster& cluster) {
+template <class Net>
+void train_as(Cluster& cluster, parallel::Shard shard) {
   manual_seed(1);
   const auto all = cluster.workers();
   std::vector<Place> places(all.begin() + (variable("ON_DRIVER", "0") == "1" ? 0 : 1), all.end());
-  parallel::DataParallel<Elastic> net(cluster.here(), Group(cluster, places));
+  parallel::DataParallel<Net> net(cluster.here(), Group(cluster, places),
+                                  parallel::DataParallelOptions{.shard = shard, .spare_pieces = 1});
   optim::Distributed<optim::Adam> optimizer(net, {.lr = 3e-3});
   Job job(cluster);
   const int64_t steps = std::stoll(variable("STEPS", "20")), n = 24;
@@ -109,7 +131,7 @@ void train(Cluster& cluster) {
       std::vector<int64_t> targets;
       for (int64_t i = 0; i < n; ++i) targets.push_back((i + step) % 4);
       const Tensor l =
-          net.mean<&Elastic::loss>(split(rows(step, n)), split(tensor(targets, int64)), step).get();
+          net.template mean<&Net::loss>(split(rows(step, n)), split(tensor(targets, int64)), step).get();
       context.backward(l);
       norm = optimizer.clip_grad_norm(context, 1.0);
       optimizer.step(context);
@@ -124,6 +146,14 @@ void train(Cluster& cluster) {
   for (size_t i = 0; i < of_optimizer.size(); ++i)
     for (const auto& [name, t] : of_optimizer[i]) state[std::to_string(i) + name] = t;
   print_final(state);
+}
+
+void train(Cluster& cluster) {
+  const auto shard = parallel::shard_named(variable("SHARD", "none"));
+  if (shard == parallel::Shard::all)
+    train_as<Elastic<parallel::Sharded<nn::Linear>>>(cluster, shard);
+  else
+    train_as<Elastic<nn::Linear>>(cluster, shard);
 }
 
 }  // namespace

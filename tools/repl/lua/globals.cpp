@@ -47,7 +47,9 @@ constexpr HelpEntry kGlobals[] = {
      "module, one on each worker. Options: on (workers, for a module), buffers, first_bucket, bucket "
      "(bytes), compression, shard (none, state, gradients, all: what replicas divide; with all, each layer "
      "of a sequential is whole only while it runs), gather and reduce (use, step: how often a layer "
-     "is gathered, and its gradients are summed, with all)."},
+     "is gathered, and its gradients are summed, with all), spare_pieces (1: each has those of the one "
+     "before "
+     "it, too, so that one that is lost can be replaced)."},
     {"split", "split(x) -> split",
      "A batch whose rows the replicas divide; or what each of them gets, split{x0, x1}."},
     {"optim.clip_grad_norm", "optim.clip_grad_norm({opt, ...}, most[, step]) -> number",
