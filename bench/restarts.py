@@ -4,7 +4,8 @@
     restarts.py [BIN] [--kills N] [--job NAME]... [--mib N]... [--torch PYTHON]
 
 BIN, the folder of built programs: jobs of tests/soak/kills.py, under troupe run --max-restarts; and replicas with --mib of
-state each, under troupe run --elastic: with a spare, with a worker that is started anew, and with fewer. --torch: torch_peer.py
+state each, under troupe run --elastic: with a spare, with a worker that is started anew, with fewer, with a spare for replicas
+that divide gradients and state, and back to a checkpoint of every fifth step in the same processes. --torch: torch_peer.py
 restarts, under torchrun --max-restarts, of PyTorch 2.4 or newer.
 
 Prints one line of JSON for each job: the median in milliseconds, the 90th percentile and the longest; and each kill on
@@ -96,13 +97,16 @@ def ours(programs, name, count, folder):
     emit("troupe", name, times)
 
 
-ELASTIC = {"spare": ["--elastic", "--spares", "1"], "anew": ["--elastic"], "fewer": ["--elastic=2:4"]}
+SPARE = ["--elastic", "--spares", "1"]
+ELASTIC = {"spare": (SPARE, "none"), "anew": (["--elastic"], "none"), "fewer": (["--elastic=2:4"], "none"),
+           "pieces": (SPARE, "gradients"), "checkpoint": (SPARE, "checkpoint")}
 
 
 def elastic(programs, how, mib, count, folder):
     """Three replicas beside the driver, which lose one that has come; the driver is not killed."""
     progress, log = folder / "progress", open(folder / "log", "w")
-    command = [programs / "troupe", "run", "-n", "4", *ELASTIC[how], programs / "bench_elastic", str(mib), "1000000", progress]
+    flags, way = ELASTIC[how]
+    command = [programs / "troupe", "run", "-n", "4", *flags, programs / "bench_elastic", str(mib), "1000000", progress, way]
     job = subprocess.Popen([*map(str, command)], stdout=log, stderr=log)
 
     def newest():
@@ -113,7 +117,7 @@ def elastic(programs, how, mib, count, folder):
 
     def ranks():
         found = ranks_below(job, str(progress))
-        newest_spare = max(found, default=0) if how == "spare" else None
+        newest_spare = max(found, default=0) if flags is SPARE else None
         return {rank: pid for rank, pid in found.items() if rank not in (0, newest_spare)}
 
     try:

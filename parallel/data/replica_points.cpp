@@ -1,5 +1,7 @@
 #include "parallel/data/replica_points.h"
 
+#include <fmt/format.h>
+
 #include <functional>
 #include <map>
 #include <vector>
@@ -67,8 +69,19 @@ StateDict trained(Actor& actor) {
   StateDict flags;
   if (const nn::HeldModule held{actor})
     for (const auto& [name, t] : held->named_parameters())
-      flags[name] = tensor(std::vector<int64_t>{t.requires_grad()}, int64);
+      flags[name] =
+          tensor(std::vector<int64_t>{t.requires_grad(), static_cast<int64_t>(t.device().kind)}, int64);
   return flags;
+}
+
+void check_kind(const std::string& name, const Tensor& t, Device::Kind expected) {
+  if (t.device().kind == expected) return;
+  const auto word = [](Device::Kind kind) { return Device(kind).str(); };
+  throw_invalid(
+      fmt::format("[data parallel] the new actor {} has {} on {}, and the one that it is like on {}: let the "
+                  "model find its "
+                  "device in its constructor (net.to(...))",
+                  current_cell()->label(), name, word(t.device().kind), word(expected)));
 }
 
 Task<void> mirror(Actor& actor, AnyRef replica) {
@@ -77,8 +90,11 @@ Task<void> mirror(Actor& actor, AnyRef replica) {
   const nn::HeldModule held{actor};
   if (!held) co_return;
   for (const auto& [name, t] : held->named_parameters())
-    if (const auto at = flags.find(name); at != flags.end())
-      Tensor(t).requires_grad_(at->second.to_vector<int64_t>()[0]);
+    if (const auto at = flags.find(name); at != flags.end()) {
+      const auto of_other = at->second.to_vector<int64_t>();
+      check_kind(name, t, static_cast<Device::Kind>(of_other[1]));
+      Tensor(t).requires_grad_(of_other[0]);
+    }
 }
 
 WholeState whole(Actor& actor) {

@@ -24,7 +24,8 @@ inline constexpr internal::actors::CommonMethod<StateDict(int64_t step)> kKeepPo
 inline constexpr internal::actors::CommonMethod<void(int64_t step)> kUndo{"replica.undo"};
 /// Driver to a newcomer: it trains what that replica trains.
 inline constexpr internal::actors::CommonMethod<void(AnyRef replica)> kMirror{"replica.mirror"};
-/// Newcomer to a replica: which of its parameters are frozen; by name, one element each.
+/// Newcomer to a replica: which of its parameters are frozen, and on which kind of
+/// device each is; by name.
 inline constexpr internal::actors::CommonMethod<StateDict()> kTrained{"replica.trained"};
 /// Driver to a newcomer, which has the optimizers of the others: it becomes as that replica is, but for what
 /// the one had for itself (`own`) in whose place it is; else with streams of random numbers of its own.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <numeric>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -76,21 +75,17 @@ Future<Tensor> CutBucket::scatter(const Group& group, Tensors gradients, Collect
 
 namespace {
 
-// Each member's sums go on to the next one.
-Task<Tensor> with_theirs(Group group, Future<Tensor> mine, std::string tag, std::optional<Duration> timeout) {
+// Each member's sums go on to the next one. All take part in that, since who has lost a member would bring
+// nothing, and the one behind it wait.
+Task<Tensor> with_theirs(Group group, Future<Tensor> mine, CollectiveOptions options) {
   const Tensor own = co_await mine;
   const size_t rank = group.rank(), n = group.size();
-  Future<void> sending;
-  Future<Tensor> coming;
-  {
-    const NoGradGuard guard;
-    sending = group.send(own, (rank + 1) % n, tag, timeout);
-    coming = group.receive((rank + n - 1) % n, tag, timeout);
-  }
-  const Tensor theirs = co_await coming;
-  co_await sending;
+  Tensors brings(n, empty({0}, own.options()));
+  brings[(rank + 1) % n] = own;
+  const Future<Tensors> passing = group.all_to_all(std::move(brings), options);
+  const Tensors came = co_await passing;
   const NoGradGuard guard;
-  co_return ops::cat({own, theirs}, 0);
+  co_return ops::cat({own, came[(rank + n - 1) % n]}, 0);
 }
 
 }  // namespace
@@ -98,8 +93,8 @@ Task<Tensor> with_theirs(Group group, Future<Tensor> mine, std::string tag, std:
 Future<Tensor> CutBucket::scatter_twice(const Group& group, Tensors gradients,
                                         CollectiveOptions options) const {
   const Future<Tensor> mine = scatter(group, std::move(gradients), options);
-  return internal::actors::start_task<Tensor>(
-      with_theirs(group, mine, options.tag + "/spare", options.timeout));
+  options.tag += "/spare";
+  return internal::actors::start_task<Tensor>(with_theirs(group, mine, std::move(options)));
 }
 
 std::vector<std::pair<size_t, Tensor>> CutBucket::unpack(const Tensor& came) const {

@@ -3,6 +3,7 @@
 #include "collective/nccl/transfers.h"
 #include "parallel/pipeline/pipelines.h"
 #include "tests/cuda_train/runs.h"
+#include "tests/support/error_of.h"
 #include "tests/support/nothing_left.h"
 #include "tests/support/sim_cuda/nccl_sim.h"
 #include "tests/support/sim_cuda/sim.h"
@@ -28,6 +29,11 @@ struct MlpReplica : nn::ModuleActor<MlpWhole> {
     const Tensor logits = net(x);
     return cross_entropy(logits, y.to(logits.device())).to(cpu);
   }
+  static constexpr auto remote = methods<&MlpReplica::loss>;
+};
+// It finds its GPU by itself, as one has to that takes another one's place.
+struct PlacedReplica : MlpReplica {
+  PlacedReplica() { net.to(Device(gpu(frame().worker->id()))); }
   static constexpr auto remote = methods<&MlpReplica::loss>;
 };
 struct GptReplica : nn::ModuleActor<PieceNet> {
@@ -87,7 +93,8 @@ struct FourProcesses {
       for (size_t b = a + 1; b < 4; ++b)
         options.device_maps.push_back({"w" + std::to_string(a), "w" + std::to_string(b), {{gpu(a), gpu(b)}}});
     cluster = Cluster::in_process(
-        4, hosting<MlpStage, Piece, Trainer, MlpReplica, GptReplica, MlpPart, GptPart>(), options);
+        4, hosting<MlpStage, Piece, Trainer, MlpReplica, PlacedReplica, GptReplica, MlpPart, GptPart>(),
+        options);
   }
   ~FourProcesses() {
     nothing_left(*cluster);
@@ -146,6 +153,28 @@ void follow_with_replicas(const Run& run, size_t count, A... args) {
   CHECK(sim_cuda::nccl_counters().collectives > before);
 }
 
+// Losses and final values of three replicas, two of which others replace, if they are moved.
+std::vector<double> train_moved(Shard shard, bool moved) {
+  FourProcesses four;
+  manual_seed(3);
+  DataParallel<PlacedReplica> net(four.cluster->here(), Group(*four.cluster, {"w1", "w2", "w3"}),
+                                  DataParallelOptions{.shard = shard, .spare_pieces = 1});
+  optim::Distributed<optim::Adam> optimizer(net, {.lr = 1e-3});
+  std::vector<double> numbers;
+  for (int step = 0; step < 6; ++step) {
+    if (moved && step == 2) net.replace(1, "w0");
+    if (moved && step == 4) net.replace(0, "w2");
+    const Tensor x = rand({12, 784}, float32), y = randint(0, 10, {12});
+    autograd::Context context(*four.cluster);
+    const Tensor loss = net.template mean<&PlacedReplica::loss>(split(x), split(y)).get();
+    context.backward(loss);
+    optimizer.step(context);
+    numbers.push_back(loss.item());
+  }
+  for (const auto& [name, t] : net.state_dict().get()) numbers.push_back(sum(t.to(float64)).item());
+  return numbers;
+}
+
 // Two replicas of two stages. They tell each other activations and their gradients by NCCL, and add gradients
 // of parameters by it.
 template <class Part, class... A>
@@ -193,6 +222,21 @@ TEST_CASE("replicas of the transformer on GPUs that add their gradients by NCCL 
   for (const size_t count : {4, 2})
     for (const Run& run : transformer_runs("generated"))
       follow_with_replicas<GptReplica>(run, count, run.parameters[0].shape[0]);
+}
+
+TEST_CASE("replicas on GPUs in whose place others come train on with the same bits") {
+  if (!needs_gpus(4)) return;
+  for (const Shard shard : {Shard::none, Shard::state, Shard::gradients}) {
+    INFO(word(shard));
+    CHECK(train_moved(shard, true) == train_moved(shard, false));
+  }
+  FourProcesses four;
+  DataParallel<MlpReplica> net(four.cluster->here(), Group(*four.cluster, {"w1", "w2"}));
+  net.ready().get();
+  for (size_t r = 0; r < 2; ++r) nn::remote_to(net.replicas()[r], gpu(r)).get();
+  CHECK_THAT(error_of([&] { net.replace(1, "w3"); }).message(),
+             Catch::Contains("has fc0.weight on cpu, and the one that it is like on cuda") &&
+                 Catch::Contains("in its constructor"));
 }
 
 TEST_CASE("two replicas of two stages on GPUs follow PyTorch's losses by NCCL") {

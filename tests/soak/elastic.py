@@ -4,7 +4,10 @@ Each ends with the losses and the final state of a job that nobody disturbed, bi
 divide nothing, or by turns the state, gradients and parameters, with spare pieces; these have a folder of checkpoints, to which they
 go back when two neighbours are lost at once.
 
-    elastic.py BIN [--schedules N] [--seed N]
+    elastic.py BIN [--schedules N] [--seed N] [--points N]
+
+--points: a worker dies as it sends for the n-th time instead, for every n of four steps, each worker and shard; or for N of
+these, at random.
 
 BIN is the folder of the built programs. ./dev soak elastic calls it so. A schedule that fails is named by its seed: --seed SEED
 --schedules 1 makes it again, as far as moments can be.
@@ -21,8 +24,8 @@ def numbers(output):
 
 
 class Run:
-    def __init__(self, programs, flags, plan, shard="none", folder=None):
-        variables = dict(os.environ, PLAN=plan, STEPS=str(STEPS), SHARD=shard, **({"CHECKPOINTS": folder} if folder else {}))
+    def __init__(self, programs, flags, plan, shard="none", folder=None, more={}):
+        variables = {**os.environ, "PLAN": plan, "STEPS": str(STEPS), "SHARD": shard, **({"CHECKPOINTS": folder} if folder else {}), **more}
         self.process = subprocess.Popen([str(programs / "troupe"), "run", *flags, str(programs / "elastic_job")], env=variables,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
         self.lines, self.errors = [], []
@@ -112,13 +115,61 @@ def schedule_in(programs, seed, shard, expected, folder):
     return "lost" if any(" is lost" in e or " leaves" in e for e in run.errors) else "quiet"
 
 
+def point(programs, shard, rank, number, expected, folder):
+    """A worker dies as it sends that often. Whether it did."""
+    run = Run(programs, ["-n", "4", "--elastic"], "", shard, folder, {"DIES": f"{rank}:{number}", "STEPS": "4"})
+    code = run.ends()
+    came = list(dict.fromkeys(numbers("\n".join(run.lines))))
+    died = any("killed by signal 9" in line for line in run.errors)
+    if came == expected and code == 0 or died and code not in (0, None) and came == expected[:-1]:  # behind the loop
+        return died
+    print("\n".join([*run.lines, *run.errors]), file=sys.stderr)
+    sys.exit(f"elastic: exit code {code}, or other numbers; SHARD={shard} DIES={rank}:{number} STEPS=4")
+
+
+def points(programs, most, seed):
+    start, died, quiet = time.monotonic(), 0, 0
+    expected = {}
+    for shard in SHARDS:
+        run = Run(programs, ["-n", "4", "--elastic"], "", shard, None, {"STEPS": "4"})
+        if run.ends() != 0:
+            sys.exit("elastic: the undisturbed job failed:\n" + "\n".join(run.errors))
+        expected[shard] = numbers("\n".join(run.lines))
+
+    def one(shard, rank, number):
+        nonlocal died, quiet
+        with tempfile.TemporaryDirectory() as folder:
+            dies = point(programs, shard, rank, number, expected[shard], folder)
+        died, quiet = died + dies, quiet + (not dies)
+        if (died + quiet) % 50 == 0:
+            print(f"elastic: {died + quiet} points, {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+        return dies
+
+    if most:
+        rng = random.Random(seed)
+        for _ in range(most):
+            one(rng.choice(SHARDS), rng.randrange(1, 4), rng.randrange(1, 80))
+    for shard in SHARDS if not most else []:
+        for rank in range(1, 4):
+            number, ended = 1, 0
+            while ended < 5:  # how often it sends is not the same in every run
+                ended = 0 if one(shard, rank, number) else ended + 1
+                number += 1
+    if died < (most or 100) // 4:
+        sys.exit(f"elastic: only {died} of {died + quiet} points lost a worker: nothing was tried")
+    print(f"elastic: a worker died at {died} points of four steps, the same bits in all, in {time.monotonic() - start:.0f} s")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", type=pathlib.Path, metavar="BIN")
     parser.add_argument("--schedules", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--points", type=int, nargs="?", const=0, metavar="N")
     args = parser.parse_args()
     programs = args.programs.resolve()
+    if args.points is not None:
+        return points(programs, args.points, args.seed)
     expected, start, came = {}, time.monotonic(), {}
     for shard in SHARDS:
         quiet = Run(programs, ["-n", "4", "--elastic"], "", shard)

@@ -1,9 +1,13 @@
 // A job whose workers die, come and leave: dropout, running means, a Keep that the loss depends on, clipped
 // norms. PLAN=5:w2:forward;9:w1:backward says who dies in which step, and where; without it, whoever is
-// killed from outside. Prints losses and the final state, so that runs can be compared.
+// killed from outside. DIES=2:57: the worker that was started as w2 dies as it sends for the 57th time since
+// its first forward pass. Prints losses and the final state, so that runs can be compared.
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -23,6 +27,14 @@ namespace {
 std::string variable(const char* name, const char* otherwise) {
   const char* value = std::getenv(name);
   return value ? value : otherwise;
+}
+
+std::atomic<bool> counts_sends = false;  // from the first forward pass on
+
+void note_send() {
+  static const std::string plan = variable("DIES", ""), rank = variable("RANK", "");
+  static std::atomic<int64_t> sent = 0;
+  if (counts_sends && plan == rank + ":" + std::to_string(++sent)) raise(SIGKILL);
 }
 
 bool dies(int64_t step, const char* where) {
@@ -73,6 +85,7 @@ struct Elastic : nn::ModuleActor<Layers<Linear>> {
     if (dies(step, "forward")) raise(SIGKILL);
     mortal.step = step;
     looked = 0;
+    counts_sends = true;
     const double factor = 1.0 + 1e-3 * double(++calls % 7);
     const Tensor scores = co_await this->net(x);
     Tensor l = cross_entropy(scores, y) * factor;
@@ -157,6 +170,17 @@ void train(Cluster& cluster) {
 }
 
 }  // namespace
+
+// In the place of the C library's: messages go by the first, and bells that ring for those in shared memory
+// by the second.
+extern "C" ssize_t sendmsg(int socket, const msghdr* message, int flags) {
+  note_send();
+  return ::syscall(SYS_sendmsg, socket, message, flags);
+}
+extern "C" ssize_t write(int file, const void* bytes, size_t count) {
+  if (count == sizeof(uint64_t)) note_send();
+  return ::syscall(SYS_write, file, bytes, count);
+}
 
 int main() {
   return launch(train, {.leak_check = LeakCheck::error,
