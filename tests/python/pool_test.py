@@ -78,11 +78,13 @@ class Attempts(unittest.TestCase):
 
     @unittest.skipUnless(os.path.exists(COMMAND), "the troupe command is not built here")
     def test_a_step_in_which_a_worker_is_lost_is_made_again_with_the_same_bits(self):
-        calm, wild = [launched(["-n", "3", "--elastic"], TRAINS.replace("DIES_IN", dies)) for dies in ("-1", "6")]
-        self.assertEqual((calm.returncode, wild.returncode), (0, 0), wild.stderr)
-        self.assertIn("w1 is lost: w3 takes its place, and the step is made again", wild.stderr)
-        self.assertEqual(len(calm.stdout.splitlines()), 10)
-        self.assertEqual(wild.stdout, calm.stdout)
+        for options in ("", ', shard="all", spare_pieces=1'):
+            text = TRAINS.replace("cluster.workers[1:])", f"cluster.workers[1:]{options})")
+            calm, wild = [launched(["-n", "3", "--elastic"], text.replace("DIES_IN", dies)) for dies in ("-1", "6")]
+            self.assertEqual((calm.returncode, wild.returncode), (0, 0), wild.stderr)
+            self.assertIn("w1 is lost: w3 takes its place, and the step is made again", wild.stderr)
+            self.assertEqual(len(calm.stdout.splitlines()), 10)
+            self.assertEqual(wild.stdout, calm.stdout)
 
     @unittest.skipUnless(os.path.exists(COMMAND), "the troupe command is not built here")
     def test_a_driver_begins_again_from_its_checkpoint_where_an_actor_of_one_copy_is_lost(self):
