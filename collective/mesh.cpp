@@ -42,6 +42,12 @@ Group Mesh::along(std::string_view dim, size_t rank) const {
 
 Group Mesh::operator[](std::string_view dim) const { return along(dim, all_.rank()); }
 
+Group Mesh::across(const std::vector<std::string>& dims) const {
+  std::string name;
+  for (const std::string& dim : dims) name += (name.empty() ? "" : "+") + dim;
+  return all_.subset(points_.across(all_.rank(), dims), all_.name() + "/" + name);
+}
+
 std::vector<Group> Mesh::groups(std::string_view dim) const {
   std::vector<Group> all;
   for (size_t r = 0; r < all_.size(); ++r)

@@ -26,6 +26,9 @@ class Mesh {
 
   /// Of the member that asks (Group::rank()): those that differ from it in that dimension alone.
   Group operator[](std::string_view dim) const;
+  /// The group of the member that asks, and those that differ from it in these dimensions alone, the last
+  /// dimension of the mesh first.
+  Group across(const std::vector<std::string>& dims) const;
   /// All groups along that dimension.
   std::vector<Group> groups(std::string_view dim) const;
   /// All members, in one group.

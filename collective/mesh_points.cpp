@@ -78,6 +78,22 @@ std::vector<size_t> MeshPoints::along(size_t point, std::string_view dim) const 
   return all;
 }
 
+std::vector<size_t> MeshPoints::across(size_t point, const std::vector<std::string>& dims) const {
+  std::vector<size_t> all{point};
+  for (const std::string& dim : dims) {
+    std::vector<size_t> more;
+    for (const size_t p : all) {
+      const auto line = along(p, dim);
+      more.insert(more.end(), line.begin(), line.end());
+    }
+    all = std::move(more);
+  }
+  std::ranges::sort(all);
+  const auto twice = std::ranges::unique(all);
+  all.erase(twice.begin(), twice.end());
+  return all;
+}
+
 MeshPoints MeshPoints::without(std::string_view dim) const {
   MeshPoints some = *this;
   some.dims_.erase(some.dims_.begin() + static_cast<ptrdiff_t>(index(dim)));

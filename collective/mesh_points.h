@@ -35,6 +35,8 @@ class MeshPoints {
   /// All those that differ from a point in that dimension alone, and itself, in the order of their
   /// coordinate.
   std::vector<size_t> along(size_t point, std::string_view dim) const;
+  /// All those that differ from a point in these dimensions alone, and itself, in their order.
+  std::vector<size_t> across(size_t point, const std::vector<std::string>& dims) const;
   MeshPoints without(std::string_view dim) const;
   /// How far points lie apart that differ by one in that dimension.
   size_t stride(std::string_view dim) const;

@@ -1,6 +1,9 @@
 // A transformer learns a text file character by character, cut in the ways that a mesh names: into stages
-// (pp), layers over ranks (tp), replicas (dp): `troupe run -n 8 sharded FILE --mesh dp=2,pp=2,tp=2`.
+// (pp), layers (tp) and sequences (cp) over ranks, replicas (dp); with --experts also experts over ranks
+// (ep): `troupe run -n 8 sharded FILE --mesh dp=2,pp=2,tp=2`.
+#include <troupe/context_parallel.h>
 #include <troupe/data.h>
+#include <troupe/experts.h>
 #include <troupe/pipeline.h>
 #include <troupe/tensor_parallel.h>
 #include <troupe/tools/program.h>
@@ -8,31 +11,98 @@ using namespace troupe;
 
 constexpr int64_t kContext = 64, kHeads = 4, kBlocks = 4;
 
+struct Sizes {
+  int64_t words = 0, width = 0, experts = 0;
+  double balance = 0;
+  std::string way = {};
+};
+
+nn::TransformerEncoderLayerOptions gpt(int64_t width) {
+  return {
+      .dim_feedforward = 4 * width, .dropout = 0, .activation = "gelu", .norm_first = true, .causal = true};
+}
+
+// Who has what of a block over sequences that are cut; along "ep" ranks have rows of their own.
+cp::Ranks ranks_of(const Mesh& mesh) { return {mesh["cp"], mesh["tp"], mesh.across({"ep", "cp"})}; }
+cp::Way way_of(const Sizes& sizes) { return sizes.way == "ring" ? cp::Way::ring : cp::Way::heads; }
+
+// A block with experts in the place of its two linear layers.
+struct MixtureBlock : nn::Module {
+  MixtureBlock(const Mesh& mesh, const Sizes& s)
+      : norm1(ranks_of(mesh).copies, s.width),
+        norm2(ranks_of(mesh).copies, s.width),
+        attention(ranks_of(mesh), s.width, kHeads, {.causal = true}, way_of(s)),
+        experts(ranks_of(mesh).copies, s.width, 4 * s.width, s.experts,
+                {.top_k = std::min<int64_t>(2, s.experts)}) {}
+  // x and, in one more column, what balances the experts.
+  Task<Tensor> operator()(Tensor x, cp::Sequence sequence) {
+    Tensor balance = x.slice(2, -1, x.size(2));
+    x = x.slice(2, 0, -1);
+    Task<Tensor> attending = attention(norm1(x), sequence);
+    x = x + co_await std::move(attending);
+    Task<parallel::Mixture> mixing = experts(norm2(x));
+    const parallel::Mixture mixed = co_await std::move(mixing);
+    co_return cat({x + mixed.y, balance + mixed.balance}, 2);
+  }
+  void members(nn::Members& m) override {
+    m("norm1", norm1), m("self_attn", attention), m("norm2", norm2), m("experts", experts);
+  }
+  tp::Copied<nn::LayerNorm> norm1, norm2;
+  cp::Attention attention;
+  parallel::Experts experts;
+};
+
 struct Net : nn::Module {  // of one stage; what is Sharded is whole only while it runs, with --shard all
-  Net(const Mesh& mesh, int64_t words, int64_t width) {
-    const nn::TransformerEncoderLayerOptions gpt{
-        .dim_feedforward = 4 * width, .dropout = 0, .activation = "gelu", .norm_first = true, .causal = true};
-    const Group tp = mesh["tp"];
+  Net(const Mesh& mesh, const Sizes& s)
+      : cp(mesh["cp"]), ep(mesh["ep"]), sequence(kContext, cp.size()), balance(s.balance) {
     const parallel::StageLayers own(mesh, kBlocks);
-    if (own.first()) tokens.emplace(tp, words, width), positions.emplace(kContext, width);
-    for (const size_t b : own) blocks.try_emplace(b, tp, width, kHeads, gpt);
-    if (own.last()) norm.emplace(width), head.emplace(tp, width, words);
+    if (own.first()) tokens.emplace(mesh["tp"], s.words, s.width), positions.emplace(kContext, s.width);
+    for (const size_t b : own)
+      if (s.experts)
+        mixtures.try_emplace(b, mesh, s);
+      else if (cp.size() * ep.size() > 1)
+        pieces.try_emplace(b, ranks_of(mesh), s.width, kHeads, gpt(s.width), way_of(s));
+      else
+        blocks.try_emplace(b, mesh["tp"], s.width, kHeads, gpt(s.width));
+    if (own.last()) norm.emplace(s.width), head.emplace(mesh["tp"], s.width, s.words);
   }
   Task<Tensor> forward(Tensor x) {  // ids or activations -> activations or a part of the logits
-    if (tokens) x = co_await (*tokens)(x) + positions->weight.slice(0, 0, x.size(1));
+    if (tokens) {
+      x = co_await (*tokens)(x) + positions->weight.slice(0, 0, x.size(1));
+      if (!mixtures.empty()) x = cat({x, zeros({x.size(0), x.size(1), 1})}, 2);
+      x = cp::cut(tp::cut(x, ep, 0), cp, 1, sequence);
+    }
     for (auto& [number, block] : blocks) x = co_await block(x);
-    if (head) x = co_await (*head)((*norm)(x));
-    co_return x;
+    for (auto& [number, block] : pieces) x = co_await block(x, sequence);
+    for (auto& [number, block] : mixtures) x = co_await block(x, sequence);
+    if (!head) co_return x;
+    x = co_await cp::join(x, cp, 1, sequence);
+    x = co_await tp::join(x, ep, 0);
+    if (mixtures.empty()) co_return co_await (*head)((*norm)(x));
+    const Tensor added = x.slice(2, -1, x.size(2));
+    co_return cat({co_await (*head)((*norm)(x.slice(2, 0, -1))), added}, 2);
   }
-  Task<Tensor> loss(Tensor logits, Tensor next) { return head->module.cross_entropy(logits, next); }
+  Task<Tensor> loss(Tensor logits, Tensor next) {
+    if (mixtures.empty()) co_return co_await head->module.cross_entropy(logits, next);
+    const Tensor added = mean(logits.slice(2, -1, logits.size(2))) * balance;
+    Task<Tensor> loss = head->module.cross_entropy(logits.slice(2, 0, -1), next);
+    co_return co_await std::move(loss) + (added - added.detach());  // it has a gradient, and does not show
+  }
   void members(nn::Members& m) override {
     if (tokens) m("tokens", *tokens), m("positions", *positions);
     for (auto& [number, block] : blocks) m("block" + std::to_string(number), block);
+    for (auto& [number, block] : pieces) m("block" + std::to_string(number), block);
+    for (auto& [number, block] : mixtures) m("block" + std::to_string(number), block);
     if (head) m("norm", *norm), m("head", *head);
   }
+  Group cp, ep;
+  cp::Sequence sequence;
+  double balance;
   std::optional<parallel::Sharded<tp::VocabularyEmbedding>> tokens;
   std::optional<nn::Embedding> positions;
   std::map<size_t, parallel::Sharded<tp::TransformerEncoderLayer>> blocks;
+  std::map<size_t, cp::TransformerEncoderLayer> pieces;  // over sequences that are cut
+  std::map<size_t, MixtureBlock> mixtures;
   std::optional<nn::LayerNorm> norm;
   std::optional<parallel::Sharded<tp::Head>> head;
 };
@@ -42,8 +112,11 @@ int main(int argc, char** argv) {
   auto& steps = flags.whole("--steps", 500, "training steps", {1, 1e7});
   auto& batch = flags.whole("--batch", 16, "sequences per step", {1, 1e5});
   auto& width = flags.whole("--width", 64, "of the model", {1, 65536});
-  auto& dims = flags.text("--mesh", "", "such as dp=2,pp=2,tp=2; what it leaves of the workers is in tp");
+  auto& dims = flags.text("--mesh", "", "such as dp=2,cp=2,tp=2; what it leaves of the workers is in tp");
   auto& shard = flags.text("--shard", "none", "what replicas divide", {"none", "state", "gradients", "all"});
+  auto& way = flags.text("--context", "heads", "how ranks along cp attend", {"heads", "ring"});
+  auto& experts = flags.whole("--experts", 0, "in each block, divided over ep and cp; 0: none", {0, 1e4});
+  auto& balance = flags.number("--balance", 0.01, "how much even loads of experts count", {0, 1e3});
   auto& report = flags.given("--report", "print what lies where in how many bytes, and what a step sent");
   auto& seed = flags.seed("of weights and windows");
   auto& picture = flags.picture("--chart", "sharded.svg", "picture of the loss (SVG)");
@@ -54,10 +127,13 @@ int main(int argc, char** argv) {
   const auto train = [&](Cluster& cluster) {
     flags.check_outputs();
     const auto [vocabulary, ids] = datasets::read_text(file);
-    const Mesh mesh(cluster, mesh_dims(dims, {"dp", "pp", "tp"}, cluster.workers().size()));
+    const Mesh mesh(cluster, mesh_dims(dims, {"dp", "pp", "ep", "cp", "tp"}, cluster.workers().size()));
+    if (mesh.size("ep") > 1 && !experts)
+      throw_invalid("[sharded] --mesh has ep, which divides experts: give --experts, or use dp for replicas");
     manual_seed(seed);
-    const auto model =
-        parallel::spawn<parallel::ModuleStage<Net>>(cluster.here(), mesh, vocabulary.size(), width);
+    const Sizes sizes{
+        .words = vocabulary.size(), .width = width, .experts = experts, .balance = balance, .way = way};
+    const auto model = parallel::spawn<parallel::ModuleStage<Net>>(cluster.here(), mesh, sizes);
     parallel::Pipelines pipelines(cluster.here(), model, {.shard = parallel::shard_named(shard)});
     optim::Distributed<optim::AdamW> optimizer(model, {.lr = 3e-3});
     optim::Scheduler rate(optimizer, optim::warm_up(std::max<int64_t>(1, steps / 20), optim::cosine(steps)));

@@ -39,7 +39,7 @@ PAGES = [
      "parallel/sharded/shard.h parallel/sharded/sharded.h parallel/sharded/rank_bytes.h parallel/data/replicas_report.h"),
     ("pools", "Pools", "troupe/pool.h", "troupe/pool/pool.h troupe/pool/pool_core.h troupe/pool/supervision.h"),
     ("tensor_parallel", "Tensor parallelism", "troupe/tensor_parallel.h", "parallel/mesh/actor_mesh.h parallel/mesh/weighted_mean.h parallel/tensor/convert.h "
-     "parallel/tensor/linear.h parallel/tensor/vocabulary.h parallel/tensor/transformer.h parallel/sharded/sharded_encoder_layer.h parallel/tensor/placement.h parallel/tensor/whole_model.h"),
+     "parallel/tensor/linear.h parallel/tensor/copied.h parallel/tensor/vocabulary.h parallel/tensor/transformer.h parallel/sharded/sharded_encoder_layer.h parallel/tensor/placement.h parallel/tensor/whole_model.h"),
     ("context_parallel", "Context parallelism", "troupe/context_parallel.h", "parallel/context/attention.h parallel/context/sequence.h parallel/context/transformer.h"),
     ("experts", "Experts", "troupe/experts.h", "parallel/experts/experts.h"),
     ("language_models", "Language models", "troupe/llm.h", "llm/decoder.h llm/decoder_options.h llm/config.h llm/pretrained.h llm/decoder_layer.h llm/lora_options.h llm/adapters.h llm/sampling.h llm/generate.h llm/paged_cache.h llm/text_batch.h llm/serve_model.h llm/model_server.h llm/tokenizer.h"),

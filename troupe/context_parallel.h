@@ -5,4 +5,5 @@
 #include "parallel/context/transformer.h"
 #include "parallel/mesh/actor_mesh.h"
 #include "parallel/mesh/weighted_mean.h"
+#include "parallel/tensor/copied.h"
 #include "troupe/groups.h"

@@ -3,4 +3,5 @@
 #include "parallel/experts/experts.h"
 #include "parallel/mesh/actor_mesh.h"
 #include "parallel/mesh/weighted_mean.h"
+#include "parallel/tensor/copied.h"
 #include "troupe/groups.h"

@@ -4,6 +4,7 @@
 #include "parallel/mesh/weighted_mean.h"
 #include "parallel/sharded/sharded_encoder_layer.h"
 #include "parallel/tensor/convert.h"
+#include "parallel/tensor/copied.h"
 #include "parallel/tensor/linear.h"
 #include "parallel/tensor/placement.h"
 #include "parallel/tensor/transformer.h"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Draws pictures that follow from formulas alone: shards.svg, of docs/howto/sharded.md, and ranks.svg, of
-docs/howto/tensor-parallel.md.
+"""Draws pictures that follow from formulas alone: shards.svg, of docs/howto/sharded.md, ranks.svg, of
+docs/howto/tensor-parallel.md, zigzag.svg, of long-sequences.md, and experts.svg, of experts.md.
 
     draw.py            writes them beside this file
     draw.py --check    exit code 1 if one is not as it would be written
@@ -90,9 +90,52 @@ def ranks():
     return p.end()
 
 
+def zigzag():
+    p = Picture(960, 250, "A sequence on four ranks: which positions each has, and its work under a causal mask")
+    colours, left, width = (BLUE, ORANGE, GREEN, PINK), 110, 80
+    for y, name, owners in ((70, "in order", (0, 0, 1, 1, 2, 2, 3, 3)), (140, "zigzag", (0, 1, 2, 3, 3, 2, 1, 0))):
+        p.label(16, y + 24, name, "start")
+        for piece, rank in enumerate(owners):
+            p.box(left + piece * (width + 2), y, width, 38, colours[rank], f"rank {rank}", 1)
+        # A query of piece i sees the i pieces before, and half of its own.
+        work = [sum(i + 0.5 for i, owner in enumerate(owners) if owner == rank) / 32 for rank in range(4)]
+        p.label(left + 8 * (width + 2) + 8, y + 16, "work of ranks 0 to 3:", "start", "quiet")
+        p.label(left + 8 * (width + 2) + 8, y + 32, ", ".join(f"{100 * w:.0f} %" for w in work), "start")
+    p.label(left, 60, "positions from first to last, in eight pieces", "start", "quiet")
+    p.label(16, 222, "The ranks meet in attention alone: by heads in two exchanges, by a ring in three hops of keys and values.", "start", "quiet")
+    return p.end()
+
+
+def experts():
+    p = Picture(960, 290, "A mixture of five experts on three ranks: tokens go to the ranks whose experts they chose, and back")
+    colours, of_expert = (BLUE, BLUE, ORANGE, ORANGE, GREEN), (0, 0, 1, 1, 2)
+    chosen = ((0, 2, 4, 2), (1, 2, 3), (4, 0, 2, 3))  # experts of each rank's tokens
+    rows = {e: [(r, t) for r in range(3) for t, c in enumerate(chosen[r]) if c == e] for e in range(5)}
+    for rank in range(3):
+        y = 70 + 62 * rank
+        p.label(16, y + 24, f"rank {rank}", "start")
+        for t, e in enumerate(chosen[rank]):
+            p.box(80 + 50 * t, y, 44, 38, colours[e], f"to {e}", 1)
+    for e in range(5):
+        y = 64 + 62 * of_expert[e] + (26 if e in (1, 3) else 0)
+        p.label(404, y + 17, f"expert {e}", "start")
+        for i, (rank, _) in enumerate(rows[e]):
+            p.box(470 + 60 * i, y, 54, 22, colours[e], f"of {rank}", 1)
+    for rank in range(3):
+        y = 70 + 62 * rank
+        p.label(730, y + 24, f"rank {rank}", "start")
+        for t, e in enumerate(chosen[rank]):
+            p.box(786 + 40 * t, y, 36, 38, colours[e], f"{e}", 1)
+    p.label(80, 58, "the choices of its tokens", "start", "quiet")
+    p.label(404, 58, "what its experts got", "start", "quiet")
+    p.label(786, 58, "what came back", "start", "quiet")
+    p.label(16, 274, "An exchange each way, forward and back: choices x width x 4 bytes, less those whose expert is on the rank itself.", "start", "quiet")
+    return p.end()
+
+
 def main():
     wrong = 0
-    for name, draw in (("shards.svg", shards), ("ranks.svg", ranks)):
+    for name, draw in (("shards.svg", shards), ("ranks.svg", ranks), ("zigzag.svg", zigzag), ("experts.svg", experts)):
         path, text = HERE / name, draw()
         if "--check" not in sys.argv[1:]:
             path.write_text(text)

@@ -57,16 +57,26 @@ void Attention::take(nn::MultiheadAttention& whole) {
   dropout_ = own_dropout(options_.dropout, whole, "dropout.generator", group_);
 }
 
-Part Attention::operator()(const Tensor& x) {
-  if (!x.defined() || x.dim() != 3 || x.size(2) != width_)
-    throw_invalid(
-        fmt::format("[attention] the input is {}, expected [batch, time, {}]", x.summary(), width_));
-  return of_repeated(enter(x, group_, group_.size() > 1 ? str() : ""));
+Tensor Attention::projected(const Tensor& x) const {
+  const Tensor repeated = enter(checked(x), group_, group_.size() > 1 ? str() : "");
+  return ops::linear(repeated, in_proj_weight, in_proj_bias);
 }
 
+const Tensor& Attention::checked(const Tensor& x) const {
+  if (!x.defined() || x.dim() != 3 || x.size(2) != width_)
+    throw_invalid(fmt::format("[attention] the input is {}, expected [batch, time, {}]",
+                              x.defined() ? x.summary() : "undefined", width_));
+  return x;
+}
+
+Part Attention::operator()(const Tensor& x) { return of_projected(projected(x)); }
+
 Part Attention::of_repeated(const Tensor& x) {
-  const Tensor projected = ops::linear(x, in_proj_weight, in_proj_bias);
-  const int64_t heads = sizes_[rank_];
+  return of_projected(ops::linear(x, in_proj_weight, in_proj_bias));
+}
+
+Part Attention::of_projected(const Tensor& projected) {
+  const int64_t heads = own_heads();
   return out_proj(heads ? nn::mixed_heads(projected, heads, options_.causal, dropout_) : projected);
 }
 

@@ -20,6 +20,10 @@ class Attention final : public nn::Module, public CutModule {
   Part operator()(const Tensor& x);
   /// It does the same with x that is repeated, as gather() gives it.
   Part of_repeated(const Tensor& x);
+  /// Its two ends, around what mixes the own heads: of x, which is whole, their queries, keys and values
+  /// [batch, time, 3 * some of width]; and of the mix [batch, time, some of width] a summand is out_proj().
+  Tensor projected(const Tensor& x) const;
+  int64_t own_heads() const { return sizes_[rank_]; }
   /// Has its part of that one's elements from now on.
   void take(nn::MultiheadAttention& whole);
   void members(nn::Members& m) override;
@@ -32,6 +36,9 @@ class Attention final : public nn::Module, public CutModule {
   RowLinear out_proj;
 
  private:
+  const Tensor& checked(const Tensor& x) const;
+  Part of_projected(const Tensor& projected);
+
   Group group_;
   size_t rank_;
   int64_t width_, heads_;

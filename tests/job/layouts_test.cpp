@@ -62,9 +62,10 @@ struct LayoutReplica : nn::ModuleActor<LayoutNet> {
 // replicas of more than two have no element of a bias.
 struct LayoutBlock : nn::Module {
   explicit LayoutBlock(const Group& tp) : up(tp, 4, 6), down(tp, 6, 4) {}
-  tp::Part operator()(Tensor x) { return down(ops::tanh(up(x))); }
-  void members(nn::Members& m) override { m("up", up), m("down", down); }
+  tp::Part operator()(Tensor x) { return down(thin(ops::tanh(up(x)))); }
+  void members(nn::Members& m) override { m("up", up), m("thin", thin), m("down", down); }
   tp::ColumnLinear up;
+  nn::Dropout thin{0.0};  // with a generator, which is of one stage or another
   tp::RowLinear down;
 };
 struct LayoutPart : nn::Module {

@@ -270,15 +270,15 @@ TEST_CASE("a model trains the same however its layers, replicas and state are cu
   CHECK(number_after(cut, "perplexity ") > 1);
   CHECK(on("dp=2,tp=2", "gradients") == cut);
   CHECK(on("dp=4", "state") == cut);
-  CHECK(on("dp=2", "all") == cut);                     // and two ranks, which are left
+  CHECK(on("dp=2", "all") == cut);  // and two ranks, which are left
   CHECK(on("pp=2,tp=2", "none") == cut);
   CHECK(on("pp=2,dp=2", "gradients") == cut);
   CHECK(on("pp=4", "none") == cut);
   CHECK(on("pp=2,dp=2", "all") == cut);
   const std::string report =
       run("sharded", {"--steps", "1", "--mesh", "dp=2,pp=2", "--shard", "all", "--report", kText}, 4);
-  CHECK(report.find("dp 2 x pp 2 x tp 1 with Shard::all") != std::string::npos);
-  CHECK(report.find("pp 1, tp 0, by formula") != std::string::npos);
+  CHECK(report.find("dp 2 x pp 2 x ep 1 x cp 1 x tp 1 with Shard::all") != std::string::npos);
+  CHECK(report.find("pp 1, ep 0, cp 0, tp 0, by formula") != std::string::npos);
 }
 
 TEST_CASE("every example prints its help and trains nothing", "[process]") {
@@ -393,12 +393,10 @@ TEST_CASE("programs that cannot print say so, and end quietly where nobody reads
     return command;
   };
   const std::string kCannot = ": error: standard output cannot be written: ";
-  std::vector<std::vector<std::string>> helps{{kTroupeCommand, "--help"},
-                                              {kTroupeCommand, "--version"},
-                                              {kTroupeCommand, "run", "--help"},
-                                              {kTroupeCommand, "join", "--help"},
-                                              {kTroupeCommand, "ways", "--help"},
-                                              {program("quickstart"), "--help"}};
+  std::vector<std::vector<std::string>> helps{
+      {kTroupeCommand, "--help"},         {kTroupeCommand, "--version"},
+      {kTroupeCommand, "run", "--help"},  {kTroupeCommand, "join", "--help"},
+      {kTroupeCommand, "ways", "--help"}, {program("quickstart"), "--help"}};
   for (const Short& example : kShort) helps.push_back({program(example.name), "--help"});
   for (const auto& command : helps) {
     INFO(command[0] << " " << command[1]);

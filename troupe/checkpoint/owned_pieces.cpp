@@ -227,9 +227,9 @@ OwnedState cut_again(const std::vector<PartOwner>& owners, const std::string& pa
   const Rest rest(owners, path, here.rest);
   for (const std::string& name : names.rest) {
     std::optional<Tensor> mine;
-    if (is_stream(name))
-      mine = rest.own_or_here(name);
-    else if (is_modes(name))
+    if (is_stream(name)) {  // of a layer that another stage has now: of no use here
+      if (here.rest.contains(name)) mine = rest.own_or_here(name);
+    } else if (is_modes(name))
       mine = rest.modes(name);
     else if (const std::string parameter = parameter_in(name, names.model); parameter.empty())
       mine = rest.common(name);
