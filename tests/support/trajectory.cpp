@@ -110,9 +110,10 @@ std::string name_here(std::string name) {
   return name;
 }
 
-std::vector<Run> runs_of(const std::string& model, const std::string& data) {
+std::vector<Run> runs_of(const std::string& model, const std::string& data,
+                         const std::string& name = "trajectories.json") {
   std::vector<Run> runs;
-  const auto file = read_oracle("trajectories.json");
+  const auto file = read_oracle(name);
   for (const auto& json : file.at("runs")) {
     if (json.at("model") != model || json.at("data") != data) continue;
     Run run{json.at("model"),
@@ -121,7 +122,8 @@ std::vector<Run> runs_of(const std::string& model, const std::string& data) {
             to_options(json.at("options")),
             {},
             json.at("losses").get<std::vector<double>>(),
-            json.at("losses64").get<std::vector<double>>()};
+            json.at("losses64").get<std::vector<double>>(),
+            json.value("capacity", 0.0)};
     for (const auto& p : json.at("parameters")) {
       const auto dims = p.at("shape").get<std::vector<int64_t>>();
       Param param{name_here(p.at("name")), Shape(std::span<const int64_t>(dims)), {}, 0};
@@ -142,6 +144,8 @@ std::vector<Run> runs_of(const std::string& model, const std::string& data) {
 std::vector<Run> mlp_runs(const std::string& data) { return runs_of("mlp", data); }
 std::vector<Run> transformer_runs(const std::string& data) { return runs_of("transformer", data); }
 
+std::vector<Run> mixture_runs() { return runs_of("mixture", "generated", "mixture.json"); }
+
 bool has_data(const std::string& data) {
   if (data == "generated" || std::getenv("TROUPE_DATA")) return true;
   skip_test("TROUPE_DATA does not name a folder with " + data);
@@ -156,6 +160,7 @@ Tensor initial(const Param& param, int index) {
 
 std::pair<Tensor, Tensor> batch(const Run& run, int step) {
   const bool generated_data = run.data == "generated";
+  if (run.model == "mixture") return transformer_batch(run.data, step);
   if (run.model == "transformer" && (generated_data || run.data == "shakespeare"))
     return transformer_batch(run.data, step);
   if (run.model == "mlp" && generated_data) return generated(step);

@@ -26,6 +26,7 @@ struct Run {
   std::vector<Param> parameters;
   std::vector<double> losses;    ///< in float32, before the update of each step
   std::vector<double> losses64;  ///< in float64, from the same float32 numbers
+  double capacity = 0;           ///< of a mixture's experts
 
   /// "mlp on generated with sgd lr 0.1"
   std::string str() const;
@@ -37,6 +38,10 @@ std::vector<Run> mlp_runs(const std::string& data);
 /// parameters tok, pos, block0.norm1.weight, ... block3.linear2.bias, norm.weight, norm.bias, head.weight,
 /// head.bias.
 std::vector<Run> transformer_runs(const std::string& data);
+
+/// The mixtures of experts of mixture.json, whose script says what they are: parameters have the names of a
+/// model here. Recorded in float64.
+std::vector<Run> mixture_runs();
 
 /// Whether these data are there: always "generated", others if TROUPE_DATA names their folder. If not, the
 /// test counts as skipped: return before anything is checked.
