@@ -156,7 +156,6 @@ void GroupEngine::enter(const RunPtr& run, const OperationTag& tag, const SizedP
   s.way = s.on_devices ? way_to_meet(call.at.ranks) : choice.way;
   s.piece = choice.piece_bytes == kOnePiece ? kOnePiece : std::max(choice.piece_bytes / item, size_t{1});
   // Once it is among the runs, other threads may end it, and nothing is left of the request.
-  const auto with = peers(s.steps(call.at.rank));
   auto rows = std::move(run->request.rows);
   Out out;
   OperationId id;
@@ -176,7 +175,7 @@ void GroupEngine::enter(const RunPtr& run, const OperationTag& tag, const SizedP
     call.now = id;
     cancelled = call.cancelled;
   }
-  for (const size_t r : with) worker_.watch(call.members[r].worker);
+  for (const size_t r : out.peers) worker_.watch(call.members[r].worker);
   if (const auto recorded = call.recorded.lock()) {
     if (tag.name == call.tag) recorded->called(id.use);
     if (!rows.empty()) recorded->know(std::move(rows));

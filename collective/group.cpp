@@ -226,7 +226,7 @@ std::string Group::print(size_t bytes) const {
   for (int i = 0; i < kCollectiveCount && size(); ++i) {
     const auto c = static_cast<Collective>(i);
     all += std::string(internal::collective::name(c)) + " by " +
-           choose({c, size(), c == Collective::barrier ? 0 : bytes, hosts()}).why + ". Ways: " + ways_of(c) +
+           why_chosen({c, size(), c == Collective::barrier ? 0 : bytes, hosts()}) + ". Ways: " + ways_of(c) +
            "\n";
   }
   return all;

@@ -41,14 +41,15 @@ OperationId Operations::enter(uint64_t group, std::vector<GroupMember> members, 
     throw_invalid("[" + std::string(name(signature.operation())) + "] it is made for " +
                   std::to_string(signature.problem.ranks) + " ranks, and the group has " + std::to_string(n) +
                   " members");
-  const Schedule first = signature.steps(rank);  // throws before anything is done
+  Schedule first = signature.steps(rank);  // throws before anything is done
 
   const Lock lock(mutex_);
   const OperationId id = use(group, rank, tag, signature.operation());
   const auto at = running_.emplace(id, Running{std::move(members), std::move(signature)}).first;
   Running& op = at->second;
   op.chunks = op.signature.chunks();
-  op.peers = peers(first);
+  op.peers = out.peers = peers(first);
+  op.first = std::move(first);
   std::vector<Early> early = take_early(id);
   std::set<size_t> senders;
   for (const Early& x : early) senders.insert(x.part.from);
@@ -220,7 +221,10 @@ void Operations::arrived(Table::iterator at, WorkerId sender, const Part& part, 
 
 Operations::Chunk& Operations::chunk_of(const OperationId& id, Running& op, size_t number) {
   const auto [at, is_new] = op.open.try_emplace(number);
-  if (is_new) at->second.steps = op.signature.steps(id.rank, number);
+  if (is_new && number)
+    at->second.steps = op.signature.steps(id.rank, number);
+  else if (is_new)
+    at->second.steps = std::move(op.first);
   return at->second;
 }
 

@@ -75,6 +75,7 @@ class Operations {
     std::vector<Finished> finished;
     std::vector<Finished> unwanted;  ///< devices need not go on with it; done() is still to come
     std::optional<Error> refused;    ///< what came is no message of an honest peer, and nothing was done
+    std::set<size_t> peers;          ///< of what was entered: ranks whose loss ends it
   };
   struct Limits {
     size_t early_parts = 10'000;  ///< of one sender
@@ -155,6 +156,7 @@ class Operations {
     std::vector<GroupMember> members;
     Signature signature;
     std::set<size_t> peers;
+    Schedule first;  // of chunk 0, until that is open
     size_t chunks = 0, next = 0, over = 0, busy = 0;
     bool on_devices = false;       // it is their turn
     std::map<size_t, Chunk> open;  // that have begun, or of which parts have come

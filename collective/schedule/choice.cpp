@@ -60,45 +60,71 @@ std::string size_text(size_t bytes) {
 
 namespace {
 
+enum class Because : uint8_t { asked, one_message, straight, many, bytes, bytes_of_many, ring_rounds, two };
 struct Reason {
   Way way;
-  std::string why;
+  Because because;
 };
 
-Reason few_rounds_or_few_bytes(const Setting& s) {
+bool is_small(const Setting& s) { return s.bytes <= (s.ranks > 2 ? kWholeBytes : kWholeBytesOfTwo); }
+
+// The fewest rounds of few bytes, or the fewest bytes of many.
+Reason reason_of(const Setting& s) {
+  using enum Because;
   const size_t n = s.ranks;
-  const bool many = n > kManyRanks;
-  const bool small = s.bytes <= (n > 2 ? kWholeBytes : kWholeBytesOfTwo);
-  const std::string size = size_text(s.bytes) + (small ? " are few bytes, so few rounds count"
-                                                       : " are many bytes, so they go in blocks");
-  const std::string of_many =
-      fmt::format("; {} ranks are more than the {} that may all be each other's peers", n, kManyRanks);
+  const bool many_ranks = n > kManyRanks, small = is_small(s);
+  const Because size = many_ranks ? bytes_of_many : bytes;
+  if (s.way) return {*s.way, asked};
   switch (s.collective) {
     case Collective::barrier:
-      return {Way::doubling, "nobody waits for more than a message in each round"};
+      return {Way::doubling, one_message};
     case Collective::scatter:
     case Collective::gather:
     case Collective::all_to_all:
-      return {Way::direct, "each block goes straight to where it is needed"};
+      return {Way::direct, straight};
     case Collective::reduce_scatter:
     case Collective::all_gather:
-      if (many) return {Way::ring, of_many.substr(2)};
-      return {Way::direct, "each block goes straight to where it is needed"};
+      return many_ranks ? Reason{Way::ring, many} : Reason{Way::direct, straight};
     case Collective::all_reduce:
-      if (!many) return {small ? Way::whole : Way::direct, size};
-      if (small) return {Way::doubling, size + of_many};
-      if (std::has_single_bit(n) && s.bytes <= kHalvingBytes)
-        return {Way::halving, fmt::format("{} are at most {}, where the rounds of a ring take longer{}",
-                                          size_text(s.bytes), size_text(kHalvingBytes), of_many)};
-      return {Way::ring, size + of_many};
+      if (!many_ranks) return {small ? Way::whole : Way::direct, bytes};
+      if (small) return {Way::doubling, size};
+      if (std::has_single_bit(n) && s.bytes <= kHalvingBytes) return {Way::halving, ring_rounds};
+      return {Way::ring, size};
     case Collective::reduce:
-      if (n == 2) return {Way::whole, "one sends to the other"};
-      if (small) return {many ? Way::tree : Way::whole, many ? size + of_many : size};
-      return {many ? Way::ring : Way::direct, many ? size + of_many : size};
+      if (n == 2) return {Way::whole, two};
+      if (small) return {many_ranks ? Way::tree : Way::whole, size};
+      return {many_ranks ? Way::ring : Way::direct, size};
     case Collective::broadcast:
-      if (n == 2) return {Way::whole, "one sends to the other"};
-      if (small) return {Way::tree, size};
-      return {many ? Way::ring : Way::direct, many ? size + of_many : size};
+      if (n == 2) return {Way::whole, two};
+      if (small) return {Way::tree, bytes};
+      return {many_ranks ? Way::ring : Way::direct, size};
+  }
+  return {};
+}
+
+std::string text_of(Because because, const Setting& s) {
+  const std::string of_many =
+      fmt::format("{} ranks are more than the {} that may all be each other's peers", s.ranks, kManyRanks);
+  const std::string size = size_text(s.bytes) + (is_small(s) ? " are few bytes, so few rounds count"
+                                                             : " are many bytes, so they go in blocks");
+  switch (because) {
+    case Because::asked:
+      return "it was asked for";
+    case Because::one_message:
+      return "nobody waits for more than a message in each round";
+    case Because::straight:
+      return "each block goes straight to where it is needed";
+    case Because::many:
+      return of_many;
+    case Because::bytes:
+      return size;
+    case Because::bytes_of_many:
+      return size + "; " + of_many;
+    case Because::ring_rounds:
+      return fmt::format("{} are at most {}, where the rounds of a ring take longer; {}", size_text(s.bytes),
+                         size_text(kHalvingBytes), of_many);
+    case Because::two:
+      return "one sends to the other";
   }
   return {};
 }
@@ -113,28 +139,28 @@ Choice choose(const Setting& s) {
   if (s.way && !offers(s.collective, *s.way))
     throw_invalid(fmt::format("[{}] it is not done by {}: choose one of {}", name(s.collective), name(*s.way),
                               ways_of(s.collective)));
-  const Reason reason = s.way ? Reason{*s.way, "it was asked for"} : few_rounds_or_few_bytes(s);
-  Choice choice{.way = reason.way};
-  const std::string ranks = fmt::format("{}: ", name(reason.way));
-  if (s.ranks == 1) {
-    choice.why = ranks + "a single rank has nobody to send to";
-    return choice;
-  }
-  const bool in_blocks = reason.way == Way::direct || reason.way == Way::ring;
+  Choice choice{.way = reason_of(s).way};
+  if (s.ranks == 1) return choice;
+  const bool in_blocks = choice.way == Way::direct || choice.way == Way::ring;
   const size_t block = in_blocks ? s.bytes / s.ranks : s.bytes;
-  choice.lends = reason.way == Way::direct && s.hosts == 1 && block >= kLentBytes;
+  choice.lends = choice.way == Way::direct && s.hosts == 1 && block >= kLentBytes;
   if (in_blocks)
     choice.piece_bytes = choice.lends ? kLentPiece : std::clamp(block / kWindow, kLeastPiece, kLargestPiece);
-  const Cost c = cost(s.collective, reason.way, s.ranks, static_cast<double>(s.bytes));
-  choice.why = ranks + reason.why;
-  choice.why +=
-      choice.lends
-          ? "; all members are on one host, so messages say where the bytes lie, and have none"
-          : fmt::format("; the busiest of {} ranks sends {} in {} round{}", s.ranks,
-                        size_text(static_cast<size_t>(c.elements)), c.rounds, c.rounds == 1 ? "" : "s");
-  if (s.hosts > 1 && reason.way == Way::direct)
-    choice.why += fmt::format("; {} hosts share no memory", s.hosts);
   return choice;
+}
+
+std::string why_chosen(const Setting& s) {
+  const Choice choice = choose(s);
+  const std::string way = fmt::format("{}: ", name(choice.way));
+  if (s.ranks == 1) return way + "a single rank has nobody to send to";
+  std::string all = way + text_of(reason_of(s).because, s);
+  const Cost c = cost(s.collective, choice.way, s.ranks, static_cast<double>(s.bytes));
+  all += choice.lends
+             ? "; all members are on one host, so messages say where the bytes lie, and have none"
+             : fmt::format("; the busiest of {} ranks sends {} in {} round{}", s.ranks,
+                           size_text(static_cast<size_t>(c.elements)), c.rounds, c.rounds == 1 ? "" : "s");
+  if (s.hosts > 1 && choice.way == Way::direct) all += fmt::format("; {} hosts share no memory", s.hosts);
+  return all;
 }
 
 }  // namespace troupe::internal::collective

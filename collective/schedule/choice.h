@@ -33,9 +33,11 @@ struct Choice {
   /// Messages say where the bytes lie, and have none. (A rank whose memory nobody else can read sends them.)
   bool lends = false;
   size_t piece_bytes = kOnePiece;  ///< of a block in one chunk
-  std::string why;                 ///< "direct: 25 MiB are more than the 32 KiB up to which ..."
 };
 Choice choose(const Setting& s);
+/// "direct: 25 MiB are many bytes, so they go in blocks; ...". (Words take longer than the choice, and few
+/// read them.)
+std::string why_chosen(const Setting& s);
 /// "25 MiB"
 std::string size_text(size_t bytes);
 /// By which all ranks of an operation of devices hear that all have called it: that of a barrier.

@@ -217,9 +217,8 @@ bool all_heard_of_all(const Problem& p, Way way) {
       if (!has_sent)
         for (const Send& s : step.sends) sent[{r, s.to, s.slot}] = heard[r];
       has_sent = true;
-      if (!std::ranges::all_of(step.receives, [&](const Receive& x) {
-            return sent.contains({x.from, r, x.slot});
-          }))
+      if (!std::ranges::all_of(step.receives,
+                               [&](const Receive& x) { return sent.contains({x.from, r, x.slot}); }))
         continue;
       for (const Receive& x : step.receives) heard[r].merge(std::set(sent.at({x.from, r, x.slot})));
       ++number, has_sent = false, goes_on = true;
@@ -447,29 +446,31 @@ TEST_CASE("the way is chosen by size, ranks, hosts and where tensors lie, and sa
   CHECK(way(Collective::all_gather, 64, 100) == ring);
   CHECK(way(Collective::barrier, 3, 0) == doubling);
   // Blocks that the others can read are lent within a host, whole, and not between hosts.
-  const Choice lent = choose({Collective::all_reduce, 2, 25 << 20, 1});
+  const Setting on_one_host{Collective::all_reduce, 2, 25 << 20, 1};
+  const Choice lent = choose(on_one_host);
   CHECK(lent.way == direct);
   CHECK(lent.lends);
   CHECK(lent.piece_bytes == 16 << 20);
-  CHECK(lent.why ==
+  CHECK(why_chosen(on_one_host) ==
         "direct: 25 MiB are many bytes, so they go in blocks; all members are on one host, so messages say "
         "where the bytes lie, and have none");
   CHECK(choose({Collective::all_reduce, 4, 256 << 10, 1}).lends);
   CHECK_FALSE(choose({Collective::all_reduce, 4, 255 << 10, 1}).lends);
-  const Choice sent = choose({Collective::all_reduce, 4, 25 << 20, 2});
+  const Setting on_two_hosts{Collective::all_reduce, 4, 25 << 20, 2};
+  const Choice sent = choose(on_two_hosts);
   CHECK_FALSE(sent.lends);
   CHECK(sent.piece_bytes == 512 << 10);
-  CHECK(sent.why ==
+  CHECK(why_chosen(on_two_hosts) ==
         "direct: 25 MiB are many bytes, so they go in blocks; the busiest of 4 ranks sends 37.5 MiB in 2 "
         "rounds; "
         "2 hosts share no memory");
-  CHECK_THAT(choose({Collective::all_reduce, 20, 100}).why,
+  CHECK_THAT(why_chosen({Collective::all_reduce, 20, 100}),
              Contains("doubling: 100 bytes are few bytes, so few rounds count; 20 ranks "));
   for (const Collective c : all_collectives())
     for (size_t n = 1; n < 70; ++n)
       for (size_t bytes = 1; bytes < 100 << 20; bytes *= 8) {
         const Choice choice = choose({c, n, bytes});
-        if (!offers(c, choice.way) || choice.why.empty() || !choice.piece_bytes)
+        if (!offers(c, choice.way) || why_chosen({c, n, bytes}).empty() || !choice.piece_bytes)
           FAIL(name(c) << " of " << n << " ranks");
       }
 }

@@ -66,11 +66,12 @@ std::string way_called(const collective::Choice& c) {
 
 // Where the choice changes, found by halving between sizes that differ.
 void add_ways(collective::Collective c, size_t ranks, size_t hosts, std::vector<GroupWay>& out) {
-  const auto chosen = [&](size_t bytes) { return collective::choose({c, ranks, bytes, hosts}); };
+  const auto setting = [&](size_t bytes) { return collective::Setting{c, ranks, bytes, hosts}; };
+  const auto chosen = [&](size_t bytes) { return collective::choose(setting(bytes)); };
   size_t from = 0;
   const auto add = [&](size_t example) {  // of those sizes
-    const collective::Choice choice = chosen(example);
-    out.push_back({std::string(name(c)), "cpu", way_called(choice), static_cast<int64_t>(from), choice.why});
+    out.push_back({std::string(name(c)), "cpu", way_called(chosen(example)), static_cast<int64_t>(from),
+                   why_chosen(setting(example))});
   };
   for (size_t next = 1; next <= kLargest; next *= 2) {
     const std::string now = way_called(chosen(from));
