@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 """How long a job is held up when a worker is killed: from the kill to the end of the first step that is new.
 
-    restarts.py [BIN] [--kills N] [--job NAME]... [--mib N]... [--torch PYTHON]
+    restarts.py [BIN] [--kills N] [--job NAME]... [--mib N]... [--torch PYTHON] [--torchft PYTHON]
 
 BIN, the folder of built programs: jobs of tests/soak/kills.py, under troupe run --max-restarts; and replicas with --mib of
 state each, under troupe run --elastic: with a spare, with a worker that is started anew, with fewer, with a spare for replicas
 that divide gradients and state, and back to a checkpoint of every fifth step in the same processes. --torch: torch_peer.py
-restarts, under torchrun --max-restarts, of PyTorch 2.4 or newer.
+restarts, under torchrun --max-restarts, of PyTorch 2.4 or newer. --torchft: torchft_peer.py, three replicas with --mib of state,
+of which a process that was killed is started anew at once.
 
 Prints one line of JSON for each job: the median in milliseconds, the 90th percentile and the longest; and each kill on
 standard error.
 """
-import argparse, importlib.util, json, os, pathlib, random, signal, statistics, struct, subprocess, sys, tempfile, time
+import argparse, importlib.util, json, os, pathlib, random, signal, socket, statistics, struct, subprocess, sys, tempfile, time
 
 HERE = pathlib.Path(__file__).resolve().parent
 specification = importlib.util.spec_from_file_location("kills", HERE.parent / "tests/soak/kills.py")
@@ -155,16 +156,50 @@ def torch(python, count, folder):
     emit("torch " + version, "torchrun", times)
 
 
+def torchft(python, mib, count, folder):
+    progress, log = folder / "progress", open(folder / "log", "w")
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port = probe.getsockname()[1]
+    lighthouse = subprocess.Popen([str(pathlib.Path(python).parent / "torchft_lighthouse"), "--min_replicas", "2", "--bind", f"[::]:{port}",
+                                   "--join_timeout_ms", "10000"], stdout=log, stderr=log)
+    replicas = {}
+
+    def newest():
+        for r in range(3):
+            if r not in replicas or replicas[r].poll() is not None:
+                replicas[r] = subprocess.Popen([python, str(HERE / "torchft_peer.py"), str(r), str(mib), str(progress), f"http://localhost:{port}"],
+                                               stdout=log, stderr=log)
+        try:
+            return int(progress.read_text() or -1)
+        except (OSError, ValueError):
+            return -1
+
+    try:
+        times = held_up(f"torchft, {mib:g} MiB", newest, lambda: {r: replicas[r].pid for r in (1, 2)}, count, random.Random(1))
+    except SystemExit:
+        print((folder / "log").read_text()[-4000:], file=sys.stderr)
+        raise
+    finally:
+        for process in [*replicas.values(), lighthouse]:
+            process.kill()
+            process.wait()
+    version = subprocess.run([python, "-c", "import importlib.metadata as m; print(m.version('torchft'), 'torch', m.version('torch'))"],
+                             stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    emit("torchft " + version, f"{mib:g} MiB, torchft", times)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", type=pathlib.Path, nargs="?", metavar="BIN")
     parser.add_argument("--torch", metavar="PYTHON")
+    parser.add_argument("--torchft", metavar="PYTHON")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--job", action="append", choices=(*JOBS, "elastic"))
     parser.add_argument("--mib", action="append", type=float)
     args = parser.parse_args()
-    if not args.programs and not args.torch:
-        parser.error("expected BIN, the folder of built programs, or --torch")
+    if not args.programs and not args.torch and not args.torchft:
+        parser.error("expected BIN, the folder of built programs, --torch or --torchft")
     with tempfile.TemporaryDirectory(prefix="troupe-restarts-") as folder:
         for mib in (args.mib or [36]) if args.programs and "elastic" in (args.job or ["elastic"]) else []:
             for how in ELASTIC:
@@ -173,6 +208,10 @@ def main():
                 elastic(args.programs.resolve(), how, mib, args.kills, within)
         for name in [j for j in args.job or JOBS if j != "elastic"] if args.programs else []:
             ours(args.programs.resolve(), name, args.kills, pathlib.Path(folder))
+        for mib in (args.mib or [36]) if args.torchft else []:
+            within = pathlib.Path(folder) / f"torchft-{mib:g}"
+            within.mkdir()
+            torchft(args.torchft, mib, args.kills, within)
         if args.torch:
             torch(args.torch, args.kills, pathlib.Path(folder))
 
