@@ -29,7 +29,7 @@ namespace troupe::tp {
 /// so stay the copies. It is named and made as M; an M that gives a Part gives it here, too.
 ///
 ///   tp::Copied<nn::LayerNorm> norm(mesh["cp"], width);
-///   y = norm(x);  // x [batch, some of time, width]
+///   y = norm(x);
 template <class M>
 class Copied final : public nn::Module {
  public:

@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <cmath>
 #include <thread>
 
 #include "core/base/even_sizes.h"
@@ -278,6 +279,40 @@ TEST_CASE("gradients through each operation of a group, on 1 to 4 ranks, of ever
         context.backward(loss);  // adds the same
         got = world.call<&GroupRank::gradient>();
         for (size_t r = 0; r < n; ++r) check_same(got[r], g[r].defined() ? g[r] * 2.0 : g[r]);
+      }
+  }
+}
+
+TEST_CASE("gradients through operations of groups are slopes of what the ranks compute") {
+  constexpr double kStep = 1e-5;
+  for (size_t n = 1; n <= 4; ++n) {
+    World world(n);
+    for (const std::string& what : kOperations)
+      for (const unsigned mask : {(1u << n) - 1, 1u << (n - 1), 1u}) {
+        const auto root = static_cast<int64_t>(mask % n);
+        CAPTURE(n, what, mask, root);
+        const Tensors leaves = world.start(what, 40 + mask);
+        Tensors ways;
+        for (size_t r = 0; r < n; ++r) ways.push_back(random(leaves[r].shape(), 90 + r));
+        const auto value_at = [&](double step) {  // of the losses that are used
+          for (size_t r = 0; r < n; ++r)
+            world.ranks[r].call<&GroupRank::start>(leaves[r].detach() + ways[r] * step).get();
+          autograd::Context context(*world.cluster);
+          return used(world.call<&GroupRank::run>(world.group, what, root), mask).item();
+        };
+        const double slope = (value_at(kStep) - value_at(-kStep)) / (2 * kStep);
+        (void)value_at(0);
+        autograd::Context context(*world.cluster);
+        const Tensor loss = used(world.call<&GroupRank::run>(world.group, what, root), mask);
+        double got = 0;
+        if (loss.requires_grad()) {
+          context.backward(loss);
+          const auto gradients = world.call<&GroupRank::gradient>();
+          for (size_t r = 0; r < n; ++r)
+            if (gradients[r].defined()) got += ops::sum(gradients[r].detach() * ways[r]).item();
+        }
+        INFO("slope " << slope << ", by gradients " << got);
+        CHECK(std::abs(got - slope) <= 1e-7 * std::max(1.0, std::abs(slope)));
       }
   }
 }
