@@ -25,7 +25,7 @@ std::vector<LaneWorld::Plan> lane_programs() {
       lane_plan({{sum, sum}, {unawaited, message_unawaited}}),
       lane_plan({{sum}, {other}}),
       lane_plan({{gives_up}, {sum}}),
-      lane_plan({std::vector<LaneCall>(6, unawaited), std::vector<LaneCall>(6, sum)}),
+      lane_plan({std::vector<LaneCall>(5, unawaited), {unawaited, unawaited, unawaited, unawaited, sum}}),
       lane_plan({{message, sum}, {sum, sum}}),
   };
   all.back().first = {1, 0};
