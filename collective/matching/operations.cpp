@@ -44,6 +44,7 @@ OperationId Operations::enter(uint64_t group, std::vector<GroupMember> members, 
   Schedule first = signature.steps(rank);  // throws before anything is done
 
   const Lock lock(mutex_);
+  const bool forgotten = forgotten_.contains(group);
   const OperationId id = use(group, rank, tag, signature.operation());
   const auto at = running_.emplace(id, Running{std::move(members), std::move(signature)}).first;
   Running& op = at->second;
@@ -60,6 +61,9 @@ OperationId Operations::enter(uint64_t group, std::vector<GroupMember> members, 
   }
   if (fails) {
     end(at, *fails, out, senders);
+    // The ranks' sizes did not come since the group was forgotten, which is no new use of it: what others
+    // still send would be kept for ever.
+    if (forgotten) forget_locked(group, out);
     return id;
   }
   for (const size_t r : op.peers)

@@ -187,6 +187,7 @@ class Operations {
   void go_on(const OperationId& id, Running& op, size_t number, Out& out);
   void end(Table::iterator at, Error why, Out& out, const std::set<size_t>& also = {},
            size_t except = SIZE_MAX);
+  void forget_locked(uint64_t group, Out& out) TROUPE_REQUIRES(mutex_);
   void give_up_early(const OperationId& id, const Error& why, Out& out, WorkerId except = kNoWorker);
   void finish(Table::iterator at, Out& out);
   void note_failure(const OperationId& id, const Error& why);

@@ -252,6 +252,10 @@ void Operations::give_up(const OperationId& id, const std::vector<GroupMember>& 
 
 void Operations::forget(uint64_t group, Out& out) {
   const Lock lock(mutex_);
+  forget_locked(group, out);
+}
+
+void Operations::forget_locked(uint64_t group, Out& out) {
   std::vector<OperationId> ids;
   for (const auto& [id, op] : running_)
     if (id.group == group && !op.error) ids.push_back(id);

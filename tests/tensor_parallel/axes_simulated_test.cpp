@@ -164,7 +164,9 @@ TEST_CASE(
     "a rank that dies at any event of a step of cut sequences and experts is named, and leaves nothing") {
   const Tensors right = axes_step(1, {}, -1, 0).gradients.at(0);
   int died = 0;
-  for (uint64_t seed = 1; seed < 1 + seeds(100); ++seed) {
+  std::vector<uint64_t> all{487};  // a part once came for a group that was forgotten, and was kept
+  for (uint64_t seed = 1; seed < 1 + seeds(100); ++seed) all.push_back(seed);
+  for (const uint64_t seed : all) {
     const AxesRun run = axes_run(seed);
     const int events = axes_step(seed, run, -1, 0).events;
     const auto at = static_cast<int>(Generator(seed).below(static_cast<uint64_t>(events)));
