@@ -107,7 +107,7 @@ def zigzag():
 
 
 def experts():
-    p = Picture(960, 290, "A mixture of five experts on three ranks: tokens go to the ranks whose experts they chose, and back")
+    p = Picture(960, 290, "Five experts on three ranks: tokens go to the experts that they chose, and back")
     colours, of_expert = (BLUE, BLUE, ORANGE, ORANGE, GREEN), (0, 0, 1, 1, 2)
     chosen = ((0, 2, 4, 2), (1, 2, 3), (4, 0, 2, 3))  # experts of each rank's tokens
     rows = {e: [(r, t) for r in range(3) for t, c in enumerate(chosen[r]) if c == e] for e in range(5)}

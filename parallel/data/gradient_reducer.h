@@ -23,16 +23,8 @@ class ReplicaReducer;
 
 namespace troupe::parallel {
 
-class CutParameters;
-class PartPieces;
 class ReducerState;
-
-/// What a reducer of replicas knows beyond that of a program.
-struct ReplicaPieces {
-  std::vector<std::shared_ptr<PartPieces>> parts = {};  ///< whose gradients it reduces as well
-  std::shared_ptr<CutParameters> cut = {};  ///< what it divided before, among others; null: nothing
-  bool spares = false;                      ///< each member updates pieces of the one before it
-};
+struct ReplicaPieces;
 
 struct ReducerOptions {
   std::string name = "gradients";  ///< of several reducers that a member has in one group, each has another

@@ -325,7 +325,7 @@ void PassReduction::stop(const Error& why) {
     owed.swap(owed_);
   }
   for (const Owed& o : owed) state_->residuals->give(o.parameter, o.before);
-  state_->forget_pass(pass_->number());
+  state_->fail_pass(pass_);
   if (!call_)
     for (const auto& operation : open) operation.cancel();
   end_.fail(why);

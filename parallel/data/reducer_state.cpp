@@ -143,6 +143,7 @@ Future<void> ReducerState::told(size_t index, const std::shared_ptr<autograd::Pa
   bool is_new;
   {
     const Lock lock(mutex_);
+    if (failed_.contains(number)) return {};
     auto& at = reductions_[number];
     is_new = !at;
     const auto known = calls_.find(call);
@@ -167,6 +168,15 @@ Future<void> ReducerState::told(size_t index, const std::shared_ptr<autograd::Pa
   if (!by_all && reduction->reduces() && group.size() > 1) refuse_pass_of_one();
   reduction->told(index);
   return end;
+}
+
+void ReducerState::fail_pass(const std::shared_ptr<autograd::PassGradients>& pass) {
+  {
+    const Lock lock(mutex_);
+    std::erase_if(failed_, [](const auto& f) { return f.second.expired(); });
+    failed_.emplace(pass->number(), pass);
+  }
+  forget_pass(pass->number());
 }
 
 void ReducerState::refuse_pass_of_one() const {

@@ -12,6 +12,7 @@
 #include "parallel/data/compressed_gradients.h"
 #include "parallel/data/gradient_reducer.h"
 #include "parallel/data/reducer_names.h"
+#include "parallel/data/replica_pieces.h"
 #include "parallel/sharded/cut_parameters.h"
 #include "parallel/sharded/part_pieces.h"
 
@@ -85,6 +86,8 @@ class ReducerState : public std::enable_shared_from_this<ReducerState> {
     const internal::Lock lock(mutex_);
     gone = reductions_.extract(number);
   }
+  /// A pass has failed before it came by all parameters: nothing is begun where it still comes.
+  void fail_pass(const std::shared_ptr<autograd::PassGradients>& pass);
   /// Whether this is a parameter that is not divided.
   bool is_whole(const Tensor& t) const {
     return std::ranges::any_of(parameters, [&](const Tensor& p) { return p.is_same(t); });
@@ -159,6 +162,7 @@ class ReducerState : public std::enable_shared_from_this<ReducerState> {
   std::map<uint64_t, PassPlan> calls_ TROUPE_GUARDED_BY(mutex_);
   std::map<uint64_t, Accumulating> accumulating_ TROUPE_GUARDED_BY(mutex_);                  // by context
   std::map<uint64_t, std::shared_ptr<PassReduction>> reductions_ TROUPE_GUARDED_BY(mutex_);  // by pass
+  std::map<uint64_t, std::weak_ptr<autograd::PassGradients>> failed_ TROUPE_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe::parallel

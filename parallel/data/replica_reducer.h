@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "parallel/data/gradient_reducer.h"
+#include "parallel/data/replica_pieces.h"
 
 namespace troupe::internal::parallel {
 

@@ -1,0 +1,17 @@
+// What a reducer of replicas knows beyond that of a program.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "parallel/sharded/cut_parameters.h"
+#include "parallel/sharded/part_pieces.h"
+
+namespace troupe::parallel {
+
+struct ReplicaPieces {
+  std::vector<std::shared_ptr<PartPieces>> parts = {};  ///< whose gradients it reduces as well
+  std::shared_ptr<CutParameters> cut = {};  ///< what it divided before, among others; null: nothing
+  bool spares = false;                      ///< each member updates pieces of the one before it
+};
+
+}  // namespace troupe::parallel
