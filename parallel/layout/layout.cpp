@@ -19,7 +19,11 @@ constexpr int kMostWhole = 1 << 20;  // of sizes, micro-batches, chunks, layers
 const std::vector<std::string> kKeys{"checkpoint",    "chunks",    "cuts",     "gather", "mesh",
                                      "micro_batches", "most_live", "policies", "reduce", "schedule",
                                      "shard",         "stages",    "workers"};
-const std::vector<std::string> kDims{"dp", "pp", "tp"};
+const std::vector<std::string> kDims{"dp", "pp", "ep", "cp", "tp"};
+
+// Meshes have these only where a file names them: models without experts and long sequences know nothing of
+// them.
+bool is_optional(const std::string& dim) { return dim == "ep" || dim == "cp"; }
 
 constexpr size_t kLongest = 80;  // bytes of a name or a value, in an error
 
@@ -134,6 +138,9 @@ std::vector<MeshDim> Layout::dims() {
     auto dims = checked(quoted("mesh"), [&] { return mesh_dims(*text, kDims); });
     for (const MeshDim& d : dims)
       if (d.size > kMostWhole) wrong(quoted("mesh"), *value, "sizes that are each " + kWhole);
+    std::erase_if(dims, [&](const MeshDim& d) {
+      return is_optional(d.name) && text->find(d.name + "=") == std::string::npos;
+    });
     return dims;
   }
   const auto* sizes = value->get_if<ValueMap>();
@@ -147,6 +154,7 @@ std::vector<MeshDim> Layout::dims() {
     if (!is_whole(size)) wrong(quoted(name, "mesh"), size, kWhole);
     at->size = static_cast<size_t>(*size.get_if<int64_t>());
   }
+  std::erase_if(dims, [&](const MeshDim& d) { return is_optional(d.name) && !sizes->contains(d.name); });
   return dims;
 }
 

@@ -17,7 +17,8 @@ namespace troupe::parallel {
 /// The keys of a layout file, which read_layout() reads. All may be left out:
 ///
 ///   {
-///     "mesh": {"dp": 2, "pp": 2, "tp": 2},   of a model on a mesh: its sizes; those left out are 1
+///     "mesh": {"dp": 2, "pp": 2, "tp": 2},   of a model on a mesh: its sizes; those left out are 1, but "ep"
+///                                            and "cp", which it has only where they are named
 ///     "workers": ["w1", "w2", ...],          of its points, the last dimension first; else all workers
 ///     "shard": "all",                        what replicas divide: none, state, gradients, all
 ///     "gather": "step", "reduce": "step",    of "all", how often: use, step

@@ -119,6 +119,19 @@ TEST_CASE("actors are on the workers that a layout names, in their order") {
   CHECK(model.pipelines.replicas() == 3);
 }
 
+TEST_CASE("a mesh has the dimensions of experts and sequences that a layout names") {
+  auto cluster = Cluster::in_process(4, hosting<Made>());
+  for (const Value& named : {Value("cp=2,ep=1"), Value(ValueMap{{"ep", 1}, {"cp", 2}, {"dp", 1}})}) {
+    const Mesh mesh =
+        Layout("here", {{"mesh", named}, {"workers", ValueList{"w1", "w0"}}}).mesh(cluster->here());
+    CHECK(mesh.size("cp") == 2);
+    CHECK(mesh.size("ep") == 1);
+    CHECK(mesh.size("pp") == 1);
+  }
+  const Mesh without = Layout("here", {{"mesh", "tp=4"}}).mesh(cluster->here());
+  CHECK_THAT(invalid_text([&] { (void)without.size("cp"); }), Catch::Contains("cp"));
+}
+
 TEST_CASE("a layout that does not fit is refused before anything is sent") {
   auto cluster = Cluster::in_process(4, hosting<Made>());
   Made::count = 0;
@@ -144,7 +157,7 @@ TEST_CASE("a layout that does not fit is refused before anything is sent") {
         "[layout] here: \"workers\" is \"w1, w2\": expected a list of texts");
   CHECK(said(R"({"mesh": {"sp": 4}})") ==
         "[layout] here: \"mesh\" has no dimension \"sp\"; did you mean \"dp\"? There are: \"dp\", \"pp\", "
-        "\"tp\"");
+        "\"ep\", \"cp\", \"tp\"");
   CHECK(said(R"({"mesh": {"dp": 0}})") ==
         "[layout] here: \"dp\" of \"mesh\" is 0: expected a whole number from 1 to 1048576");
   CHECK(said(R"({"mesh": 4})") ==
