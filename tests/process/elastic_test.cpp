@@ -79,6 +79,22 @@ TEST_CASE("pieces of a replica that is killed are at the one behind it", "[proce
   check_undisturbed(run, shard);
 }
 
+TEST_CASE("a worker with pieces that is asked to end leaves, and another one comes in its place",
+          "[process]") {
+  const std::string steps = "STEPS=300";
+  Launcher calm(command({"-n", "4", "--elastic"}), {"SHARD=gradients", steps});
+  REQUIRE(calm.exit_code() == 0);
+  Launcher run(command({"-n", "4", "--elastic"}), {"SHARD=gradients", steps});
+  run.await("step ", 4);
+  kill(pid_of(run, "w2"), SIGTERM);
+  const int code = run.exit_code();
+  INFO(run.output << run.errors);
+  CHECK(code == 0);
+  CHECK(numbers(run) == numbers(calm));
+  CHECK_THAT(run.errors, Contains("w2 leaves, and 3 of at least 4 workers are there: waiting for one") &&
+                             Contains("w4 takes its place"));
+}
+
 TEST_CASE("pieces that were lost with their spares are those of the checkpoint", "[process]") {
   const Folder folder;
   Launcher run(command({"-n", "4", "--elastic"}),

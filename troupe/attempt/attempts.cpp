@@ -295,6 +295,7 @@ bool Attempts::choose(const std::set<std::string>& absent) {
       log::warning(fmt::format("[job] {} {}, and {} of at least {} workers are there: waiting for one", w,
                                lives(w) ? "leaves" : "is lost", in_use(absent),
                                cluster_.elastic_job().least));
+      if (lives(w)) cluster_.let_go(w);  // whoever takes its place is started when it has gone
       (void)await_spare(cluster_);
     }
     if (!cluster_.spares().empty()) in_place_[w] = take();
