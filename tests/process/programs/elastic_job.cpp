@@ -1,7 +1,8 @@
 // A job whose workers die, come and leave: dropout, running means, a Keep that the loss depends on, clipped
 // norms. PLAN=5:w2:forward;9:w1:backward says who dies in which step, and where; without it, whoever is
 // killed from outside. DIES=2:57: the worker that was started as w2 dies as it sends for the 57th time since
-// its first forward pass. Prints losses and the final state, so that runs can be compared.
+// its first forward pass. DEVICE=cuda: of replicas. Prints losses and the final state, so that runs can be
+// compared.
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -80,15 +81,18 @@ struct Mortal : Stateful {
 
 template <class Linear>
 struct Elastic : nn::ModuleActor<Layers<Linear>> {
-  Elastic() { std::printf("pid %s %d\n", frame().worker->name().c_str(), getpid()); }
+  Elastic() {
+    std::printf("pid %s %d\n", frame().worker->name().c_str(), getpid());
+    this->net.to(device);
+  }
   Task<Tensor> loss(Tensor x, Tensor y, int64_t step) {
     if (dies(step, "forward")) raise(SIGKILL);
     mortal.step = step;
     looked = 0;
     counts_sends = true;
     const double factor = 1.0 + 1e-3 * double(++calls % 7);
-    const Tensor scores = co_await this->net(x);
-    Tensor l = cross_entropy(scores, y) * factor;
+    const Tensor scores = co_await this->net(x.to(device));
+    Tensor l = cross_entropy(scores, y.to(device)).to(cpu) * factor;
     if (dies(step, "backward"))
       autograd::register_hook(l, [](const Tensor&) -> Tensor {
         raise(SIGKILL);
@@ -101,6 +105,7 @@ struct Elastic : nn::ModuleActor<Layers<Linear>> {
     if (dies(mortal.step, "commit") && ++looked == 2) raise(SIGKILL);
     return nn::ModuleActor<Layers<Linear>>::parameters();
   }
+  const Device device{variable("DEVICE", "cpu")};
   int64_t calls = 0, looked = 0;
   Keep keep{"calls", calls, Keep::anew, looked};
   Mortal mortal;
