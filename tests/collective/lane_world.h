@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "collective/memory/lane_words.h"
+#include "tests/collective/lane_words.h"
 
 namespace troupe::testing {
 

@@ -1,11 +1,9 @@
 // Who decides what of the small operations of one tag that go by memory: the words that ranks of one host
-// show each other, and the rules for them. (lane_block.h has the words in memory, lane.h what is done about
-// it.)
+// show each other, and the rules for them, which no operation follows yet.
 //
 // Each rank has words that it alone writes and all read. Its operations of the tag are numbered from 0:
 //
-//   state[slot]  of operation k in slot k mod kLaneSlots: 2 (k + 1) once the rank's elements are there, by
-//   memory;
+//   state[slot]  of operation k in slot k mod kLaneSlots: 2 (k + 1) once the rank's elements are there;
 //                one more if it has failed at the rank since
 //   what[slot]   what the operation is, as a hash
 //   called       the rank has called the operations below; one that is in no slot goes by messages
