@@ -85,15 +85,13 @@ void AnyDataParallel::check_pieces_stay(const std::vector<ReplicaSeat>& seats) c
     throw_invalid(
         "[data parallel] replicas that divide state among them (Shard::state, gradients or all) stay as many "
         "and where they are: write Shard::none, or .spare_pieces = 1, with which others can take their "
-        "places; "
-        "or make a new DataParallel from a checkpoint");
+        "places; or make a new DataParallel from a checkpoint");
   bool same = seats.size() == size();
   for (size_t r = 0; same && r < seats.size(); ++r) same = seats[r].stays.value_or(r) == r;
   if (!same)
     throw_invalid(
         fmt::format("[data parallel] {} replicas that divide state among them stay as many: each that goes "
-                    "needs one in its "
-                    "place (replace(); troupe run --spares, --wait)",
+                    "needs one in its place (replace(); troupe run --spares, --wait)",
                     size()));
   for (size_t r = 0; r < seats.size(); ++r)
     if (!seats[r].stays && !seats[(r + 1) % size()].stays)

@@ -127,7 +127,7 @@ void leave_all() {
   optim::ModelPart::here()->be_replica({});
 }
 
-// What a replica keeps that goes on among others: optimizers have pieces of it.
+// A replica keeps this when it goes on among others: optimizers have pieces of it.
 struct Kept {
   bool stays = false;
   std::shared_ptr<CutParameters> cut = {};

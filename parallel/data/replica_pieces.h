@@ -1,4 +1,4 @@
-// What a reducer of replicas knows beyond that of a program.
+// A reducer of replicas knows this beyond what that of a program does.
 #pragma once
 #include <memory>
 #include <vector>

@@ -79,8 +79,7 @@ void check_kind(const std::string& name, const Tensor& t, Device::Kind expected)
   const auto word = [](Device::Kind kind) { return Device(kind).str(); };
   throw_invalid(
       fmt::format("[data parallel] the new actor {} has {} on {}, and the one that it is like on {}: let the "
-                  "model find its "
-                  "device in its constructor (net.to(...))",
+                  "model find its device in its constructor (net.to(...))",
                   current_cell()->label(), name, word(t.device().kind), word(expected)));
 }
 
@@ -132,7 +131,8 @@ void become(Actor& actor, WholeState came, StateDict own, uint64_t rank) {
 
 Task<void> heal(Actor& actor, AnyRef replica, StateDict own, uint64_t rank) {
   const auto asked = kWholeState.ask(replica);
-  become(actor, co_await asked, std::move(own), rank);
+  WholeState came = co_await asked;
+  become(actor, std::move(came), std::move(own), rank);
 }
 
 // Calls f(its name, piece) of the pieces that are parameters themselves.
@@ -178,7 +178,8 @@ WholeState spares(Actor& actor) {
 
 Task<void> stand_in(Actor& actor, AnyRef holder, AnyRef before, StateDict own, uint64_t rank) {
   const auto asked = kSpares.ask(holder);
-  become(actor, co_await asked, std::move(own), rank);
+  WholeState came = co_await asked;
+  become(actor, std::move(came), std::move(own), rank);
   const auto taking = take_spares(actor, before);
   co_await taking;
 }

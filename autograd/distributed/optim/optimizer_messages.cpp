@@ -112,7 +112,7 @@ bool is_among(const std::string& name, const std::vector<std::string>& all) {
   return std::ranges::find(all, name) != all.end();
 }
 
-// What an optimizer has of the pieces of the member before: the state that it would have there.
+// An optimizer's state of the pieces of the member before: as it would be there.
 class Spares final : public Stateful {
  public:
   Spares(std::unique_ptr<Optimizer> of_spares, const Optimizer& beside, std::vector<std::string> names,

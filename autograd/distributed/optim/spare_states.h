@@ -1,4 +1,4 @@
-// What an actor's optimizers have of the pieces of the member before it, which it updates as well.
+// States that an actor's optimizers have of the pieces of the member before it, which it updates as well.
 #pragma once
 #include <cstdint>
 #include <map>
