@@ -189,10 +189,11 @@ HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, uint64_t cons
   return handle;
 }
 
-RefTable::SpawnAs::SpawnAs(RefTable& table, std::string path)
+RefTable::SpawnAs::SpawnAs(RefTable& table, std::vector<std::string> paths)
     : table_(table), random_(current_stream().position()) {
+  std::ranges::reverse(paths);
   Lock lock(table_.mutex_);
-  table_.paths_[std::this_thread::get_id()] = std::move(path);
+  table_.paths_[std::this_thread::get_id()] = std::move(paths);
 }
 RefTable::SpawnAs::~SpawnAs() {
   current_stream().set_position(random_);
@@ -203,7 +204,11 @@ RefTable::SpawnAs::~SpawnAs() {
 std::string RefTable::path_of_next(const std::string& kind) {
   {
     Lock lock(mutex_);
-    if (const auto as = paths_.find(std::this_thread::get_id()); as != paths_.end()) return as->second;
+    if (const auto as = paths_.find(std::this_thread::get_id()); as != paths_.end()) {
+      std::string path = as->second.back();
+      if (as->second.size() > 1) as->second.pop_back();
+      return path;
+    }
   }
   if (const auto cell = frame().actor)
     return cell->path() + "/" + kind + "#" + std::to_string(cell->count(kind));
@@ -362,6 +367,15 @@ void RefTable::perform(const ObjectId& id, HolderActions actions) {
         }
         self->perform(id, std::move(next));
       });
+}
+
+void RefTable::end(const ObjectId& actor, const Error& why) {
+  {
+    Lock lock(mutex_);
+    if (!worker_ || !owner_.owns(actor)) return;
+    failed_.emplace(actor, why);
+  }
+  worker().actors().release(actor);
 }
 
 // Null after stop(). (Peers that are lost need no message: that one could not be sent is nothing to know.)

@@ -54,11 +54,13 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   std::string path_of_next(const std::string& kind);
   /// Paths of the program's own things begin again.
   void count_anew();
-  /// While one is alive, what this thread spawns has that path, as if it were the actor that had it before:
-  /// no count moves for it, nor the thread's stream of random numbers.
+  /// While one is alive, what this thread spawns has these paths, one after the other and then the last, as
+  /// if it were the actors that had them before: no count moves for it, nor the thread's stream of random
+  /// numbers.
   class SpawnAs {
    public:
-    SpawnAs(RefTable& table, std::string path);
+    SpawnAs(RefTable& table, std::string path) : SpawnAs(table, std::vector{std::move(path)}) {}
+    SpawnAs(RefTable& table, std::vector<std::string> paths);
     SpawnAs(const SpawnAs&) = delete;
     ~SpawnAs();
 
@@ -78,6 +80,8 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   /// A reference to an actor of this worker.
   HandlePtr refer(const actors::ActorCell& cell);
 
+  /// An actor of this worker goes, whoever has references to it: later calls fail with `why`.
+  void end(const ObjectId& actor, const Error& why);
   /// Throws why the reference cannot be used, if it cannot.
   void check(const ObjectId& id);
   /// Ready once the object has been made, with the error if that failed.
@@ -176,7 +180,8 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   bool detached_ TROUPE_GUARDED_BY(mutex_) = false;
   OwnerTable owner_ TROUPE_GUARDED_BY(mutex_);
   HolderTable holder_ TROUPE_GUARDED_BY(mutex_);
-  std::map<std::thread::id, std::string> paths_ TROUPE_GUARDED_BY(mutex_);  // SpawnAs has given
+  std::map<std::thread::id, std::vector<std::string>> paths_ TROUPE_GUARDED_BY(mutex_);  // of SpawnAs, from
+                                                                                         // the last on
   std::map<std::string, int64_t> counts_ TROUPE_GUARDED_BY(mutex_);  // of things that the program named
   std::unordered_map<uint64_t, Pin> pins_ TROUPE_GUARDED_BY(mutex_);
   uint64_t last_pin_ TROUPE_GUARDED_BY(mutex_) = 0;

@@ -11,10 +11,10 @@
 
 #include "autograd/distributed/optim/module_actor.h"
 #include "collective/group.h"
-#include "core/base/listed.h"
 #include "core/graph/stateful.h"
 #include "parallel/data/buckets.h"
 #include "parallel/data/gradient_reducer.h"
+#include "parallel/data/replica_set.h"
 #include "parallel/data/replicas_report.h"
 #include "rref/here.h"
 
@@ -54,25 +54,16 @@ struct Split {
 inline Split split(Tensor x) { return {std::move(x), {}}; }
 inline Split split(Tensors parts) { return {{}, std::move(parts)}; }
 
-/// Who is a replica from now on, in AnyDataParallel::reform().
-struct ReplicaSeat {
-  std::optional<size_t> stays;  ///< the rank until now of one that stays; empty: a new one
-  std::string worker;           ///< of a new one
-  std::string path;             ///< that it takes from another one; empty: its own
-  StateDict own;                ///< what that one had for itself; empty: it draws random numbers of its own
-};
-
 /// What DataParallel is for any model.
-class AnyDataParallel : public internal::Listed<AnyDataParallel> {
+class AnyDataParallel : public ReplicaSet {
  public:
-  AnyDataParallel(const AnyDataParallel&) = delete;
-  virtual ~AnyDataParallel();
+  ~AnyDataParallel() override;
 
   /// For optim::Distributed<O> optimizer(net, {...}): all replicas. Norms of gradients count one of them.
   operator std::vector<AnyRef>() const { return replicas_; }
   size_t size() const { return replicas_.size(); }
   /// Ready when all replicas have the values of the first.
-  Future<void> ready() const { return ready_; }
+  Future<void> ready() const override { return ready_; }
   /// While one is alive, passes of the current context leave their gradients with the replicas, at no
   /// message, and the next one sums them with its own: the gradients of the context are those that it would
   /// have without. So they add up; of k passes that are to be one batch, each runs back from its loss / k.
@@ -97,18 +88,11 @@ class AnyDataParallel : public internal::Listed<AnyDataParallel> {
   Future<void> load_state_dict(const StateDict& state) const;
 
   // ---- not for users: attempts at steps
-  const std::vector<AnyRef>& members() const& { return replicas_; }
-  std::vector<AnyRef> members() && { return std::move(replicas_); }
+  const std::vector<AnyRef>& members() const& override { return replicas_; }
   bool divides() const;
-  /// Whether the others have what a replica has.
-  bool can_replace() const { return !divides() || options_.spare_pieces > 0; }
-  /// These from now on, one of which at least stays. If it fails, no step can be made before another one has
-  /// gone well.
-  void reform(const std::vector<ReplicaSeat>& seats);
-  /// All keep what forward passes change, as step `number` begins; what each has for itself.
-  Future<std::vector<StateDict>> keep_points(int64_t number) const;
-  /// Replicas of these ranks go back to that point.
-  Future<void> undo(int64_t number, const std::vector<size_t>& ranks) const;
+  bool stays_as_many() const override { return divides(); }
+  bool can_replace() const override { return !divides() || options_.spare_pieces > 0; }
+  void reform(const std::vector<ReplicaSeat>& seats) override;
 
  protected:
   AnyDataParallel(std::vector<AnyRef> replicas, const Group& group, const DataParallelOptions& options);
@@ -140,7 +124,6 @@ class AnyDataParallel : public internal::Listed<AnyDataParallel> {
                     std::shared_ptr<const Shared>& shared) const;
   void check_pieces_stay(const std::vector<ReplicaSeat>& seats) const;
   void reform_or_restore(const std::vector<ReplicaSeat>& seats);
-  std::vector<ReplicaSeat> seats() const;
   const DataParallelOptions options_;
   std::vector<AnyRef> replicas_;
   std::shared_ptr<const Shared> shared_;

@@ -11,15 +11,6 @@
 namespace troupe::parallel {
 namespace {
 
-template <class Ask>
-void ask_all(const std::vector<AnyRef>& actors, const Ask& ask) {
-  std::vector<decltype(ask(0))> asked;
-  for (size_t i = 0; i < actors.size(); ++i) asked.push_back(ask(i));
-  (void)all(asked).get();
-}
-
-bool lives(const AnyRef& actor) { return !actor.worker().members().absence(actor.owner()); }
-
 // An optimizer, and what it made at the newcomers.
 using Follower =
     std::pair<optim::DistributedOptimizer*, std::vector<optim::DistributedOptimizer::NamesByGroup>>;
@@ -102,13 +93,6 @@ void AnyDataParallel::check_pieces_stay(const std::vector<ReplicaSeat>& seats) c
                       r, (r + 1) % size(), r));
 }
 
-std::vector<ReplicaSeat> AnyDataParallel::seats() const {
-  std::vector<ReplicaSeat> all;
-  for (size_t r = 0; r < replicas_.size(); ++r)
-    all.push_back({.stays = r, .worker = {}, .path = {}, .own = {}});
-  return all;
-}
-
 // A newcomer that cannot come, or is lost at once, leaves the others as they were.
 void AnyDataParallel::reform_or_restore(const std::vector<ReplicaSeat>& seats) {
   try {
@@ -152,27 +136,6 @@ void AnyDataParallel::grow(const Place& worker) {
   auto all = seats();
   all.push_back({.stays = {}, .worker = members.name_of(worker.in(members)), .path = {}, .own = {}});
   reform_or_restore(all);
-}
-
-Future<std::vector<StateDict>> AnyDataParallel::keep_points(int64_t number) const {
-  return ready_.then([replicas = replicas_, number] {
-    std::vector<Future<StateDict>> asked;
-    for (const AnyRef& r : replicas) asked.push_back(kKeepPoint.ask(r, number));
-    return all(asked).then([replicas](std::vector<StateDict> own) {
-      std::vector<Future<Value>> taking;
-      const size_t n = replicas.size();
-      for (size_t r = 0; r < n; ++r)
-        if (own[r].erase(kStaleSpares))
-          taking.push_back(kTakeSpares.send(replicas[r], replicas[(r + n - 1) % n]));
-      return all(taking).then([own](const std::vector<Value>&) { return own; });
-    });
-  });
-}
-
-Future<void> AnyDataParallel::undo(int64_t number, const std::vector<size_t>& ranks) const {
-  std::vector<Future<Value>> asked;
-  for (const size_t r : ranks) asked.push_back(kUndo.send(replicas_.at(r), number));
-  return all(asked).then([](const std::vector<Value>&) {});
 }
 
 }  // namespace troupe::parallel

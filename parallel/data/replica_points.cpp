@@ -15,6 +15,7 @@
 #include "core/base/seed_stream.h"
 #include "core/graph/copy_on_write.h"
 #include "core/tensor/creation.h"
+#include "rref/ref_table.h"
 
 namespace troupe::parallel {
 namespace {
@@ -191,6 +192,12 @@ Task<void> gather(Actor&) {
   }
 }
 
+void retire(Actor&, const std::string& why) {
+  auto& cell = *current_cell();
+  internal::rref::RefTable::of(cell.worker())
+      ->end(cell.id(), Error(ErrorKind::invalid, "[rref] actor " + cell.label() + " has ended: " + why));
+}
+
 }  // namespace
 
 void install_points(internal::actors::Worker& worker) {
@@ -207,6 +214,7 @@ void install_points(internal::actors::Worker& worker) {
   serve<kPieces, pieces>(worker);
   serve<kSpares, spares>(worker);
   serve<kGather, gather>(worker);
+  serve<kRetire, retire>(worker);
 }
 
 }  // namespace troupe::parallel

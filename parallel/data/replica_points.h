@@ -50,6 +50,9 @@ inline constexpr internal::actors::CommonMethod<WholeState()> kWholeState{"repli
 /// Driver to a replica in whose place another one comes: what that needs of it.
 inline constexpr internal::actors::CommonMethod<StateDict()> kOwnState{"replica.own"};
 
+/// Driver to an actor in whose place another one is: it ends, and calls to it fail with that text.
+inline constexpr internal::actors::CommonMethod<void(std::string why)> kRetire{"replica.retire"};
+
 /// Part of every worker's set-up.
 void install_points(internal::actors::Worker& worker);
 

@@ -1,5 +1,6 @@
 // An actor at every point of a mesh of workers, and calls to all of them.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -31,38 +32,56 @@ struct IsAlong : std::false_type {};
 template <class V>
 struct IsAlong<Along<V>> : std::true_type {};
 
-/// References to the actors of a mesh; a value.
+/// The actors of a mesh, whatever type they have, which all copies of an ActorMesh share.
+class MeshActors {
+ public:
+  virtual ~MeshActors() = default;
+  virtual std::vector<AnyRef> all() const = 0;
+  /// Others, made as these were on that mesh of workers, of as many points. Empty if nobody knows how.
+  virtual std::vector<AnyRef> make(const Mesh& workers) const = 0;
+  /// These from now on.
+  virtual void take(const std::vector<AnyRef>& now) = 0;
+};
+
+/// References to the actors of a mesh; copies refer to the same, also when others have taken their places
+/// (Pipelines::replace(), Job::attempt()). Belongs to one thread.
 ///
 ///   const auto model = parallel::spawn<Gpt>(cluster.here(), mesh, width);
 ///   const auto losses = all(model.call<&Gpt::loss>(along("dp", xs), along("dp", ys))).get();
 template <class T>
 class ActorMesh {
  public:
-  ActorMesh(MeshPoints points, std::vector<RRef<T>> actors)
-      : points_(std::move(points)),
-        actors_(std::move(actors)),
-        joint_(actors_.empty() ? nullptr : std::make_shared<internal::rref::JointCalls>(actors_[0])) {}
+  using Make = std::function<std::vector<RRef<T>>(const Mesh& workers)>;
+  /// `make`: others on a mesh of as many points; empty: nobody knows how.
+  ActorMesh(MeshPoints points, std::vector<RRef<T>> actors, Make make = {})
+      : points_(std::move(points)), of_(std::make_shared<Actors>()) {
+    if (!actors.empty()) joint_ = std::make_shared<internal::rref::JointCalls>(actors[0]);
+    of_->now = std::move(actors), of_->how = std::move(make);
+  }
 
   /// For optim::Distributed<O> optimizer(model, {...}): all actors.
-  operator std::vector<AnyRef>() const { return {actors_.begin(), actors_.end()}; }
-  /// In the order of the points.
-  const std::vector<RRef<T>>& actors() const& { return actors_; }
-  std::vector<RRef<T>> actors() && { return std::move(actors_); }
+  operator std::vector<AnyRef>() const { return of_->all(); }
+  /// In the order of the points, as they are now.
+  const std::vector<RRef<T>>& actors() const& { return of_->now; }
+  std::vector<RRef<T>> actors() && { return of_->now; }
   const MeshPoints& points() const& { return points_; }
   MeshPoints points() && { return std::move(points_); }
 
-  /// Those at coordinate i of a dimension, which they have no more.
+  /// The actors at coordinate i of a dimension, which they have no more.
   ActorMesh at(std::string_view dim, size_t i) const {
     points_.check_coordinate(dim, i);
-    std::vector<RRef<T>> some;
-    for (size_t p = 0; p < actors_.size(); ++p)
-      if (points_.coordinate(p, dim) == i) some.push_back(actors_[p]);
-    return {points_.without(dim), std::move(some), joint_};
+    ActorMesh some(*this);
+    some.points_ = points_.without(dim), some.is_all_ = false;
+    std::vector<size_t> places;
+    for (size_t p = 0; p < of_->now.size(); ++p)
+      if (points_.coordinate(p, dim) == i) places.push_back(p);
+    some.of_ = of_->part(std::move(places));
+    return some;
   }
   /// `invalid` if there are others.
   const RRef<T>& only() const& {
     points_.check_only();
-    return actors_[0];
+    return of_->now[0];
   }
   RRef<T> only() && { return std::as_const(*this).only(); }
 
@@ -71,15 +90,16 @@ class ActorMesh {
   /// (tp::sum, ...) of that call fails with its reason.
   template <auto M, class... A>
   auto call(const A&... args) const {
-    using Result = decltype(actors_[0].template call<M>(argument(args, 0)...));
+    const std::vector<RRef<T>>& actors = of_->now;
+    using Result = decltype(actors[0].template call<M>(argument(args, 0)...));
     std::vector<Result> results;
     (check(args), ...);
-    if (actors_.empty()) return results;
+    if (actors.empty()) return results;
     const uint64_t method = internal::net::method_id(internal::actors::method_name<M>());
     internal::rref::JointCall joint = is_all_ ? joint_->all(method) : joint_->some(method);
-    for (size_t p = 0; p < actors_.size(); ++p)
-      results.push_back(joint.part(actors_[p], [&](uint64_t number) {
-        return internal::rref::within(actors_[p], number).template call<M>(argument(args, p)...);
+    for (size_t p = 0; p < actors.size(); ++p)
+      results.push_back(joint.part(actors[p], [&](uint64_t number) {
+        return internal::rref::within(actors[p], number).template call<M>(argument(args, p)...);
       }));
     return results;
   }
@@ -89,7 +109,7 @@ class ActorMesh {
   std::vector<std::vector<V>> lists(std::string_view dim, const std::vector<V>& values) const {
     points_.check_all(values.size());
     std::vector<std::vector<V>> all;
-    for (size_t p = 0; p < actors_.size(); ++p) {
+    for (size_t p = 0; p < of_->now.size(); ++p) {
       if (points_.coordinate(p, dim)) continue;
       auto& list = all.emplace_back();
       for (size_t k = 0; k < points_.size(dim); ++k) list.push_back(values[p + k * points_.stride(dim)]);
@@ -97,9 +117,41 @@ class ActorMesh {
     return all;
   }
 
+  // ---- not for users: Pipelines
+  /// Null for some of the actors of a mesh.
+  std::shared_ptr<MeshActors> shared() const { return is_all_ ? of_ : nullptr; }
+
  private:
-  ActorMesh(MeshPoints points, std::vector<RRef<T>> some, std::shared_ptr<internal::rref::JointCalls> joint)
-      : points_(std::move(points)), actors_(std::move(some)), joint_(std::move(joint)), is_all_(false) {}
+  struct Actors final : MeshActors {
+    std::vector<AnyRef> all() const override { return {now.begin(), now.end()}; }
+    std::vector<AnyRef> make(const Mesh& workers) const override {
+      if (!how) return {};
+      const auto made = how(workers);
+      return {made.begin(), made.end()};
+    }
+    void take(const std::vector<AnyRef>& others) override {
+      now.clear();
+      for (const AnyRef& a : others) now.push_back(a.as<T>());
+      for (const auto& [some, places] : parts)
+        if (const auto part = some.lock()) part->take(of(others, places));
+    }
+    std::shared_ptr<Actors> part(std::vector<size_t> places) {
+      std::erase_if(parts, [](const auto& p) { return p.first.expired(); });
+      const auto some = std::make_shared<Actors>();
+      some->now = of(now, places);
+      parts.emplace_back(some, std::move(places));
+      return some;
+    }
+    template <class R>
+    static std::vector<R> of(const std::vector<R>& all, const std::vector<size_t>& places) {
+      std::vector<R> some;
+      for (const size_t p : places) some.push_back(all[p]);
+      return some;
+    }
+    std::vector<RRef<T>> now;
+    Make how;
+    std::vector<std::pair<std::weak_ptr<Actors>, std::vector<size_t>>> parts;  // what at() gave
+  };
   template <class A>
   void check(const A& arg) const {
     if constexpr (IsAlong<A>::value) points_.check_count(arg.dim, arg.values.size());
@@ -112,8 +164,8 @@ class ActorMesh {
       return arg;
   }
   MeshPoints points_;
-  std::vector<RRef<T>> actors_;
-  std::shared_ptr<internal::rref::JointCalls> joint_;  // of all actors that it was made of
+  std::shared_ptr<Actors> of_;
+  std::shared_ptr<internal::rref::JointCalls> joint_;  // of all
   bool is_all_ = true;
 };
 
@@ -131,14 +183,18 @@ std::vector<WorkerId> workers_of(const Mesh& mesh);
 /// module have to.
 template <class T, class... A>
 ActorMesh<T> spawn(const Here& here, const Mesh& workers, const A&... args) {
-  const Mesh mesh = mesh_of_its_own(here, workers);
-  std::vector<RRef<T>> actors;
-  const Generator::Position numbers = current_stream().position();
-  for (const WorkerId w : workers_of(mesh)) {
-    current_stream().set_position(numbers);
-    actors.push_back(here.template spawn<T>(w, mesh, args...));
-  }
-  return {MeshPoints(mesh.dims()), std::move(actors)};
+  const auto make = [here, all = std::tuple<std::decay_t<A>...>(args...)](const Mesh& points) {
+    const Mesh mesh = mesh_of_its_own(here, points);
+    std::vector<RRef<T>> actors;
+    const Generator::Position numbers = current_stream().position();
+    for (const WorkerId w : workers_of(mesh)) {
+      current_stream().set_position(numbers);
+      actors.push_back(
+          std::apply([&](const auto&... a) { return here.template spawn<T>(w, mesh, a...); }, all));
+    }
+    return actors;
+  };
+  return {MeshPoints(workers.dims()), make(workers), make};
 }
 
 }  // namespace troupe::parallel

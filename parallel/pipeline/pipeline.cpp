@@ -121,7 +121,7 @@ Pipeline::Pipeline(const Here& here, std::vector<Stage> stages, PipelineOptions 
     : here_(here),
       stages_(std::move(stages)),
       options_(std::move(options)),
-      joint_(joint.number),
+      joint_(std::move(joint)),
       report_(std::make_shared<LastReport>()) {
   check_stages(stages_, options_);
   workers_ = this->stages() / options_.chunks;
@@ -135,13 +135,25 @@ Pipeline::Pipeline(const Here& here, std::vector<Stage> stages, PipelineOptions 
   internal::actors::Worker& worker = here_.table().worker();
   id_ = internal::owned_number(worker.id(), worker.next_number());
   join_replicas();
+  make_runners();
+}
+
+void Pipeline::make_runners() {
+  // What comes in the place of others draws no number of the program's.
+  const auto as_before = [&](size_t i) {
+    return i < joint_.paths.size()
+               ? std::make_unique<internal::rref::RefTable::SpawnAs>(here_.table(), joint_.paths[i])
+               : nullptr;
+  };
   for (int w = 0; w < workers_; ++w) {
-    RunnerSetup setup{id_, w, workers_, {}, joint_};
+    RunnerSetup setup{id_, w, workers_, {}, joint_.number};
     for (int s = w; s < this->stages(); s += workers_)
       setup.chunks.push_back(stages_[static_cast<size_t>(s)].part);
     const WorkerId at = setup.chunks[0].actor.owner();
+    const auto as = as_before(static_cast<size_t>(w));
     runners_.push_back(here_.spawn<Runner>(at, std::move(setup)).with_timeout(options_.timeout));
   }
+  const auto as = as_before(runners_.size());
   if (options_.loss) loss_ = here_.spawn<DriverLoss>(here_.id());
   for (int w = 0; w < workers_; ++w)
     runners_[static_cast<size_t>(w)].tell<&Runner::connect>(
@@ -168,7 +180,7 @@ void Pipeline::connect() {
 
 // Behind the ties: the first pipeline's stages have the values that all others take.
 void Pipeline::join_replicas() {
-  if (options_.shard == Shard::all && !joint_ && !options_.replicas.empty())
+  if (options_.shard == Shard::all && !joint_.number && !options_.replicas.empty())
     throw_invalid(
         "[pipeline] replicas of stages gather their parameters together, and pipelines that are made one by "
         "one know nothing of each other: use Pipelines, or Shard::gradients");
@@ -189,6 +201,7 @@ void Pipeline::join_replicas() {
     order.shard = static_cast<int64_t>(options_.shard);
     order.gather = static_cast<int64_t>(options_.gather);
     order.reduce = static_cast<int64_t>(options_.reduce);
+    order.again = joint_.heals;
     joined.push_back(kJoin.ask(part.actor, order).then([](int64_t) {}));
   }
   ready_ = all(joined).then([](const std::vector<Unit>&) {});
@@ -211,6 +224,18 @@ std::vector<AnyRef> Pipeline::peers_of(int worker) const {
       for (const SkipLink& to : tie.others) meet(to.stage);
   }
   return peers;
+}
+
+std::vector<AnyRef> Pipeline::helpers() const {
+  std::vector<AnyRef> all(runners_.begin(), runners_.end());
+  if (loss_) all.push_back(AnyRef(loss_));
+  return all;
+}
+
+std::vector<std::string> Pipeline::paths_of_runners() const {
+  std::vector<std::string> paths;
+  for (const AnyRef& a : helpers()) paths.push_back(a.handle()->path());
+  return paths;
 }
 
 Pipeline::~Pipeline() {

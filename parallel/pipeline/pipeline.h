@@ -16,9 +16,11 @@
 
 namespace troupe::internal::parallel {
 
-/// A number that several pipelines have whose stages meet (Pipelines); 0: none.
+/// What Pipelines says to each of its pipelines.
 struct Joint {
-  uint64_t number = 0;
+  uint64_t number = 0;  ///< that several have whose stages meet; 0: none
+  bool heals = false;   ///< stages get their values later, from the actors that were there before
+  std::vector<std::string> paths = {};  ///< of runners before, then of what has the loss; empty: new ones
 };
 
 }  // namespace troupe::internal::parallel
@@ -221,6 +223,10 @@ class Pipeline {
                                std::optional<double> share, bool record);
   Future<std::vector<RunnerReport>> start(const std::shared_ptr<Run>& run);
   std::vector<AnyRef> peers_of(int worker) const;
+  /// The runners, and what has the loss.
+  std::vector<AnyRef> helpers() const;
+  std::vector<std::string> paths_of_runners() const;
+  void make_runners();
   void connect();
   void join_replicas();
   /// Nobody waits for steps up to this one any more, which need not have begun.
@@ -233,7 +239,7 @@ class Pipeline {
   Here here_;
   std::vector<Stage> stages_;
   PipelineOptions options_;
-  uint64_t joint_;
+  internal::parallel::Joint joint_;
   int workers_;
   uint64_t id_, step_ = 0;
   std::vector<RRef<Runner>> runners_;

@@ -48,27 +48,41 @@ void Pipelines::check(const MeshPoints& points, const PipelineOptions& options, 
 
 Pipelines::Pipelines(const Here& here, MeshPoints points, const std::vector<AnyRef>& actors,
                      const Stage& method, PipelineOptions options, PipelinesDims dims)
-    : all_(points), points_(points.without(dims.stages)), stages_(dims.stages) {
+    : here_(here),
+      method_(method),
+      options_(std::move(options)),
+      actors_(actors),
+      all_(points),
+      points_(points.without(dims.stages)),
+      stages_(dims.stages) {
   points.check_all(actors.size());
   if (has(points_, dims.replicas)) dim_ = dims.replicas, replicas_ = points_.size(dim_);
-  const size_t stages = points.size(dims.stages), count = points_.size();
-  check(points, options, dims);
-  has_parts_ = replicas_ > 1 && options.shard == Shard::all;
-  internal::actors::Worker& worker = here.table().worker();
-  internal::parallel::Joint joint;
+  check(points, options_, dims);
+  has_parts_ = replicas_ > 1 && options_.shard == Shard::all;
+  for (size_t i = 0; i < points_.size(); ++i)
+    replica_of_.push_back(dim_.empty() ? 0 : points_.coordinate(i, dim_));
+  pipelines_ = make(actors_, false);
+}
+
+Pipelines::~Pipelines() = default;
+
+Pipelines::Pipes Pipelines::make(const std::vector<AnyRef>& actors, bool heals) const {
+  const size_t stages = all_.size(stages_), count = points_.size();
+  internal::actors::Worker& worker = here_.table().worker();
+  internal::parallel::Joint joint{.heals = heals};
   if (count > 1) joint.number = internal::owned_number(worker.id(), worker.next_number());
 
   // Points without the stages' dimension, to those with it.
   std::vector<std::vector<AnyRef>> of(count);
   for (size_t p = 0, next = 0; p < actors.size(); ++p) {
-    if (points.coordinate(p, dims.stages) > 0) continue;
-    for (size_t s = 0; s < stages; ++s) of[next].push_back(actors[p + s * points.stride(dims.stages)]);
+    if (all_.coordinate(p, stages_) > 0) continue;
+    for (size_t s = 0; s < stages; ++s) of[next].push_back(actors[p + s * all_.stride(stages_)]);
     ++next;
   }
+  Pipes pipelines;
   for (size_t i = 0; i < count; ++i) {
-    replica_of_.push_back(dim_.empty() ? 0 : points_.coordinate(i, dim_));
-    std::vector<Stage> parts(stages, method);
-    PipelineOptions own = options;
+    std::vector<Stage> parts(stages, method_);
+    PipelineOptions own = options_;
     for (size_t s = 0; s < stages; ++s) {
       parts[s].part.actor = of[i][s];
       if (s + 1 < stages) parts[s].part.loss.clear();
@@ -78,8 +92,10 @@ Pipelines::Pipelines(const Here& here, MeshPoints points, const std::vector<AnyR
         copies.push_back(of[i - replica_of_[i] * points_.stride(dim_) + r * points_.stride(dim_)][s]);
       own.replicas.emplace_back(copies, fmt::format("pipelines {}", joint.number));
     }
-    pipelines_.emplace_back(here, std::move(parts), std::move(own), joint);
+    if (heals) joint.paths = pipelines_[i].paths_of_runners();
+    pipelines.emplace_back(here_, std::move(parts), std::move(own), joint);
   }
+  return pipelines;
 }
 
 std::vector<Value> Pipelines::rows_of_replicas(const Value& batch, const char* what) const {

@@ -1,10 +1,12 @@
 // Pipelines side by side: one model on a mesh, cut into stages, each of which is several ranks.
 #pragma once
 #include <deque>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "parallel/data/replica_set.h"
 #include "parallel/mesh/actor_mesh.h"
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/pipeline/pipelines_report.h"
@@ -30,7 +32,13 @@ struct PipelinesDims {
 ///
 /// A stage finds out in its constructor which one it is: mesh.coordinate("pp"). What it gives to the next has
 /// to be whole on all ranks (parallel/tensor/convert.h). Belongs to one thread, or to one actor.
-class Pipelines {
+///
+/// With replicas that divide nothing (Shard::none) it goes on when a worker is lost: replace(), or by itself
+/// in Job::attempt(). All actors then have others in their places, on a mesh with the worker that comes,
+/// which take parameters, optimizers' states and random numbers from those before them, or from another
+/// replica of the same stage: for that time a worker has room for both. `model` then refers to the new ones;
+/// calls to the old ones fail.
+class Pipelines : public ReplicaSet {
  public:
   /// `method`: of all actors; its loss that of the last stage. Options are those of each pipeline; their
   /// `replicas` are set here. `invalid` where Pipeline says so, for a mesh without that dimension
@@ -39,16 +47,19 @@ class Pipelines {
   template <class T>
   Pipelines(const Here& here, const ActorMesh<T>& model, const Stage& method, PipelineOptions options = {},
             PipelinesDims dims = {})
-      : Pipelines(here, model.points(), model, method, std::move(options), std::move(dims)) {}
+      : Pipelines(here, model.points(), model, method, std::move(options), std::move(dims)) {
+    model_ = model.shared();
+  }
   /// The same of actors with a method `forward`, and a `loss`.
   template <class T>
-  requires requires { &T::forward, &T::loss; }
+    requires requires { &T::forward, &T::loss; }
   Pipelines(const Here& here, const ActorMesh<T>& model, PipelineOptions options = {},
             PipelinesDims dims = {})
       : Pipelines(here, model, stage<&T::forward>().template with_loss<&T::loss>(), std::move(options),
                   std::move(dims)) {}
   Pipelines(const Here& here, MeshPoints points, const std::vector<AnyRef>& actors, const Stage& method,
             PipelineOptions options, PipelinesDims dims);
+  ~Pipelines() override;
   /// `invalid` for what the constructor would refuse of the options on such a mesh. Sends nothing.
   static void check(const MeshPoints& points, const PipelineOptions& options, const PipelinesDims& dims = {});
 
@@ -71,7 +82,10 @@ class Pipelines {
 
   /// Ready when replicas have the values of the first, as DataParallel::ready(). What gives actors values
   /// from afar (load_whole(), nn::load_remote_state_dict()) waits for that by itself.
-  Future<void> ready() const;
+  Future<void> ready() const override;
+  /// What that worker has of the model is on the other one from now on. Between two steps, with Shard::none
+  /// and two replicas at least: else `invalid`. Waits.
+  void replace(const Place& worker, const Place& by);
   size_t size() const { return pipelines_.size(); }
   /// For its report, say. In the order of the mesh's points, without the dimension of the stages.
   const Pipeline& pipeline(size_t i) const& { return pipelines_.at(i); }
@@ -79,7 +93,21 @@ class Pipelines {
   /// The bytes that each actor keeps, and sent in the last step, beside the formulas; str() is a table.
   Future<PipelinesReport> report() const;
 
+  // ---- not for users: attempts at steps
+  const std::vector<AnyRef>& members() const& override { return actors_; }
+  std::vector<AnyRef> helpers() const override;
+  bool stays_as_many() const override { return true; }
+  bool can_replace() const override;
+  void reform(const std::vector<ReplicaSeat>& seats) override;
+
  private:
+  using Pipes = std::deque<Pipeline>;
+  /// `heals`: their actors get their values later, and they are in the places of pipelines_.
+  Pipes make(const std::vector<AnyRef>& actors, bool heals) const;
+  /// For each seat, who has what is in it: the actor itself, or the first that stays there in another
+  /// replica.
+  std::vector<AnyRef> sources(const std::vector<ReplicaSeat>& seats) const;
+  std::vector<AnyRef> spawn_on(const std::vector<ReplicaSeat>& seats) const;
   std::vector<Value> rows_of_replicas(const Value& batch, const char* what) const;
   int micro_batches(const std::vector<Value>& of_replicas, const char* what) const;
   std::vector<StepOptions> options_of_replicas(const StepOptions& options) const;
@@ -89,13 +117,18 @@ class Pipelines {
   std::string coordinates(size_t pipeline, const std::string& but) const;
   std::string place(size_t pipeline) const { return "(" + coordinates(pipeline, "") + ")"; }
 
-  MeshPoints all_, points_;  // of the actors, of the pipelines
+  Here here_;
+  Stage method_;
+  PipelineOptions options_;
+  std::vector<AnyRef> actors_;         // in the order of the points
+  std::shared_ptr<MeshActors> model_;  // who knows how to make others; may be null
+  MeshPoints all_, points_;            // of the actors, of the pipelines
   std::string stages_;
   std::string dim_;  // of the replicas; empty: none
   size_t replicas_ = 1;
   bool has_parts_ = false;          // Shard::all
   std::vector<size_t> replica_of_;  // by pipeline
-  std::deque<Pipeline> pipelines_;
+  Pipes pipelines_;
 };
 
 }  // namespace troupe::parallel

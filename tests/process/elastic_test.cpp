@@ -34,11 +34,17 @@ std::vector<std::string> numbers(const Process& run) {
   return all;
 }
 
+// "mesh": pipelines, on four workers besides the driver's.
+std::vector<std::string> flags(const std::string& shard) {
+  return {"-n", shard == "mesh" ? "5" : "4", "--elastic"};
+}
+std::string variable_of(const std::string& shard) { return shard == "mesh" ? "MESH=1" : "SHARD=" + shard; }
+
 const std::vector<std::string>& undisturbed(const std::string& shard = "none") {
   static std::map<std::string, std::vector<std::string>> known;
   auto& all = known[shard];
   if (!all.empty()) return all;
-  Launcher run(command({"-n", "4", "--elastic"}), {"SHARD=" + shard});
+  Launcher run(command(flags(shard)), {variable_of(shard)});
   const int code = run.exit_code();
   INFO(run.output << run.errors);
   REQUIRE(code == 0);
@@ -77,6 +83,34 @@ TEST_CASE("pieces of a replica that is killed are at the one behind it", "[proce
   CAPTURE(shard, plan);
   Launcher run(command({"-n", "4", "--elastic"}), {"SHARD=" + shard, "PLAN=" + plan});
   check_undisturbed(run, shard);
+}
+
+TEST_CASE("stages of pipelines that are killed come from another replica", "[process]") {
+  const std::string plan = GENERATE("7:w1:forward;9:w5:backward", "6:w4:prepare;8:w2:commit;12:w3:commit",
+                                    "0:w2:forward;19:w5:backward", "5:w1:backward;5:w2:backward",
+                                    "3:w3:forward;3:w2:backward;11:w6:prepare");
+  CAPTURE(plan);
+  Launcher run(command(flags("mesh")), {"MESH=1", "PLAN=" + plan});
+  check_undisturbed(run, "mesh");
+}
+
+TEST_CASE("checkpoints have the stages where they are", "[process]") {
+  const Folder folder;
+  Launcher run(command(flags("mesh")), {"MESH=1", "PLAN=9:w1:forward;13:w4:commit;17:w5:forward",
+                                        "CHECKPOINTS=" + folder.path.string()});
+  check_undisturbed(run, "mesh");
+  CHECK(exists(folder.path / "step-0000000020"));
+}
+
+TEST_CASE("a stage that is lost in all replicas is that of the checkpoint", "[process]") {
+  const Folder folder;
+  Launcher run(command(flags("mesh")),
+               {"MESH=1", "PLAN=9:w1:commit;9:w3:commit", "CHECKPOINTS=" + folder.path.string()});
+  const int code = run.exit_code();
+  INFO(run.output << run.errors);
+  CHECK(code == 0);
+  CHECK(run.lines("final ") == std::vector{undisturbed("mesh").back()});
+  CHECK_THAT(run.errors, Contains("the 2 replicas of pp 0 go at once"));
 }
 
 TEST_CASE("a worker with pieces that is asked to end leaves, and another one comes in its place",

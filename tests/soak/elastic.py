@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Elastic jobs whose workers are killed, stopped for a moment and asked to leave, inside of steps and between them, at random.
 Each ends with the losses and the final state of a job that nobody disturbed, bit for bit, and leaves no process behind. Replicas
-divide nothing, or by turns the state, gradients and parameters, with spare pieces; these have a folder of checkpoints, to which they
-go back when two neighbours are lost at once.
+divide nothing, or by turns the state, gradients and parameters, with spare pieces, or are pipelines; these have a folder of checkpoints,
+to which they go back when two neighbours, or both replicas of a stage, are lost at once.
 
     elastic.py BIN [--schedules N] [--seed N] [--points N]
 
@@ -16,16 +16,24 @@ import argparse, os, pathlib, random, signal, subprocess, sys, tempfile, threadi
 
 STEPS = 20
 PATIENCE = 120  # seconds for a job
-SHARDS = ["none", "state", "gradients", "all"]
+SHARDS = ["none", "state", "gradients", "all", "mesh"]  # "mesh": pipelines, two replicas of two stages
 
 
 def numbers(output):
     return [line for line in output.splitlines() if line.startswith(("step ", "final "))]
 
 
+def flags_of(shard, spares=0):
+    return ["-n", "5" if shard == "mesh" else "4", "--elastic", *(["--spares", str(spares)] if spares else [])]
+
+
+def last_rank(shard):
+    return 4 if shard == "mesh" else 3
+
+
 class Run:
     def __init__(self, programs, flags, plan, shard="none", folder=None, more={}):
-        variables = {**os.environ, "PLAN": plan, "STEPS": str(STEPS), "SHARD": shard, **({"CHECKPOINTS": folder} if folder else {}), **more}
+        variables = {**os.environ, "PLAN": plan, "STEPS": str(STEPS), "SHARD": shard, "MESH": str(int(shard == "mesh")), **({"CHECKPOINTS": folder} if folder else {}), **more}
         self.process = subprocess.Popen([str(programs / "troupe"), "run", *flags, str(programs / "elastic_job")], env=variables,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
         self.lines, self.errors = [], []
@@ -85,7 +93,7 @@ def schedule(programs, seed, shard, expected):
 
 def schedule_in(programs, seed, shard, expected, folder):
     rng = random.Random(seed)
-    flags = ["-n", "4", "--elastic", "--spares", str(rng.randrange(2))]
+    flags = flags_of(shard, rng.randrange(2))
     within = [f"{rng.randrange(STEPS)}:w{rng.randrange(1, 7)}:{rng.choice(['forward', 'backward', 'prepare', 'commit'])}" for _ in range(rng.randrange(4))]
     run = Run(programs, flags, ";".join(within), shard, folder)
     if rng.random() < 0.7:
@@ -117,7 +125,7 @@ def schedule_in(programs, seed, shard, expected, folder):
 
 def point(programs, shard, rank, number, expected, folder):
     """A worker dies as it sends that often. Whether it did."""
-    run = Run(programs, ["-n", "4", "--elastic"], "", shard, folder, {"DIES": f"{rank}:{number}", "STEPS": "4"})
+    run = Run(programs, flags_of(shard), "", shard, folder, {"DIES": f"{rank}:{number}", "STEPS": "4"})
     code = run.ends()
     came = list(dict.fromkeys(numbers("\n".join(run.lines))))
     died = any("killed by signal 9" in line for line in run.errors)
@@ -131,7 +139,7 @@ def points(programs, most, seed):
     start, died, quiet = time.monotonic(), 0, 0
     expected = {}
     for shard in SHARDS:
-        run = Run(programs, ["-n", "4", "--elastic"], "", shard, None, {"STEPS": "4"})
+        run = Run(programs, flags_of(shard), "", shard, None, {"STEPS": "4"})
         if run.ends() != 0:
             sys.exit("elastic: the undisturbed job failed:\n" + "\n".join(run.errors))
         expected[shard] = numbers("\n".join(run.lines))
@@ -148,9 +156,10 @@ def points(programs, most, seed):
     if most:
         rng = random.Random(seed)
         for _ in range(most):
-            one(rng.choice(SHARDS), rng.randrange(1, 4), rng.randrange(1, 80))
+            shard = rng.choice(SHARDS)
+            one(shard, rng.randrange(1, last_rank(shard) + 1), rng.randrange(1, 80))
     for shard in SHARDS if not most else []:
-        for rank in range(1, 4):
+        for rank in range(1, last_rank(shard) + 1):
             number, ended = 1, 0
             while ended < 5:  # how often it sends is not the same in every run
                 ended = 0 if one(shard, rank, number) else ended + 1
@@ -172,7 +181,7 @@ def main():
         return points(programs, args.points, args.seed)
     expected, start, came = {}, time.monotonic(), {}
     for shard in SHARDS:
-        quiet = Run(programs, ["-n", "4", "--elastic"], "", shard)
+        quiet = Run(programs, flags_of(shard), "", shard)
         if quiet.ends() != 0:
             sys.exit("elastic: the undisturbed job failed:\n" + "\n".join(quiet.errors))
         expected[shard] = numbers("\n".join(quiet.lines))

@@ -125,7 +125,7 @@ Attempts::Event Attempts::begin() {
   const auto all = sets();
   std::erase_if(missing_, [&](const auto& m) { return std::ranges::find(all, m.first) == all.end(); });
   const bool known = own_.size() == all.size() && std::ranges::all_of(all, [&](Set* s) {
-                       return own_.contains(s) && own_[s].size() == s->size();
+                       return own_.contains(s) && own_[s].size() == s->members().size();
                      });
   fresh_ = fresh_ && known && calls_ == cluster_.worker().pending_calls().last_id();
   if (!absent().empty() || may_grow() || std::cmp_less(in_use(absent()), cluster_.elastic_job().least)) {
@@ -230,8 +230,10 @@ Attempts::Event Attempts::rest() {
 
 std::string Attempts::what_cannot_be_undone() {
   std::set<std::string> known;
-  for (Set* s : sets())
+  for (Set* s : sets()) {
     for (const AnyRef& r : s->members()) known.insert(label_of(r));
+    for (const AnyRef& r : s->helpers()) known.insert(label_of(r));
+  }
   for (const PoolCore* p : PausedPools::of(cluster_))  // nobody relies on their state
     for (const AnyRef& r : p->members()) known.insert(label_of(r));
   auto& worker = cluster_.worker();
@@ -242,7 +244,7 @@ std::string Attempts::what_cannot_be_undone() {
     if (what.front() >= '0' && what.front() <= '9') continue;
     if (!known.contains(what))
       return "the job has " + what +
-             ", which is no replica of a DataParallel with Shard::none or spare pieces";
+             ", which is no replica of a DataParallel or Pipelines with Shard::none or spare pieces";
   }
   return "";
 }
@@ -255,7 +257,7 @@ Attempts::Event Attempts::undo() {
   std::vector<Future<void>> asked;
   for (Set* s : sets()) {
     std::vector<size_t> ranks;
-    for (size_t r = 0; r < s->size(); ++r)
+    for (size_t r = 0; r < s->members().size(); ++r)
       if (lives(s->members()[r].owner_name())) ranks.push_back(r);
     asked.push_back(s->undo(number_, ranks));
   }
@@ -267,7 +269,7 @@ Attempts::Event Attempts::undo() {
 // A set that divides state stays as many as it is.
 bool Attempts::has_pieces(const std::string& worker) const {
   return std::ranges::any_of(sets(), [&](Set* s) {
-    return s->divides() &&
+    return s->stays_as_many() &&
            std::ranges::any_of(s->members(), [&](const AnyRef& r) { return r.owner_name() == worker; });
   });
 }
@@ -309,7 +311,7 @@ bool Attempts::choose(const std::set<std::string>& absent) {
 std::vector<ReplicaSeat> Attempts::seats(Set& set, const std::set<std::string>& absent) {
   std::vector<ReplicaSeat> all;
   const auto own = own_.find(&set);
-  for (size_t r = 0; r < set.size(); ++r) {
+  for (size_t r = 0; r < set.members().size(); ++r) {
     const AnyRef& replica = set.members()[r];
     const std::string worker = replica.owner_name(), path = replica.handle()->path();
     if (!absent.contains(worker)) {
@@ -334,7 +336,7 @@ void Attempts::seat_free(Set& set, std::vector<ReplicaSeat>& seats) {
   auto& missing = missing_[&set];
   const ElasticJob& job = cluster_.elastic_job();
   for (const std::string& worker : free_) {
-    if (missing.empty() && (job.most <= job.start || set.divides())) continue;
+    if (missing.empty() && (job.most <= job.start || set.stays_as_many())) continue;
     ReplicaSeat seat{.stays = {}, .worker = worker, .path = {}, .own = {}};
     size_t at = seats.size();
     if (!missing.empty()) {
@@ -351,8 +353,8 @@ void Attempts::seat_free(Set& set, std::vector<ReplicaSeat>& seats) {
 void Attempts::form_set(Set& set, const std::set<std::string>& absent) {
   const auto missing = missing_[&set];
   const auto all = seats(set, absent);
-  other_number_ |= all.size() != set.size();
-  const bool same = all.size() == set.size() &&
+  other_number_ |= all.size() != set.members().size();
+  const bool same = all.size() == set.members().size() &&
                     std::ranges::all_of(all, [](const ReplicaSeat& seat) { return bool(seat.stays); });
   if (same) return;
   try {
@@ -367,6 +369,7 @@ void Attempts::form_set(Set& set, const std::set<std::string>& absent) {
   own_[&set] = std::move(own);
   for (size_t r = 0; r < all.size(); ++r)
     if (!all[r].stays) told_.push_back({set.members()[r].handle()->path(), all[r].worker});
+  for (const AnyRef& r : set.helpers()) told_.push_back({r.handle()->path(), r.owner_name()});
 }
 
 Attempts::Event Attempts::form() {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "autograd/distributed/optim/owned_state.h"
-#include "parallel/data/data_parallel.h"
+#include "parallel/data/replica_set.h"
 #include "troupe/attempt/machine.h"
 #include "troupe/attempt/vote.h"
 #include "troupe/cluster/cluster.h"
@@ -18,7 +18,7 @@
 
 namespace troupe::internal {
 
-/// The driver's part: what AttemptMachine says is done to the DataParallel sets of the cluster. Of one
+/// The driver's part: what AttemptMachine says is done to the sets of replicas of the cluster. Of one
 /// thread.
 class Attempts {
  public:
@@ -31,7 +31,7 @@ class Attempts {
   void run(const std::function<void()>& step);
 
  private:
-  using Set = troupe::parallel::AnyDataParallel;
+  using Set = troupe::parallel::ReplicaSet;
   using Action = AttemptMachine::Action;
   using Event = AttemptMachine::Event;
   struct Missing {

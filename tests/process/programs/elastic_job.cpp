@@ -1,8 +1,8 @@
 // A job whose workers die, come and leave: dropout, running means, a Keep that the loss depends on, clipped
 // norms. PLAN=5:w2:forward;9:w1:backward says who dies in which step, and where; without it, whoever is
 // killed from outside. DIES=2:57: the worker that was started as w2 dies as it sends for the 57th time since
-// its first forward pass. DEVICE=cuda: of replicas. Prints losses and the final state, so that runs can be
-// compared.
+// its first forward pass. DEVICE=cuda: of replicas. MESH=1: pipelines, two replicas of two stages. Prints
+// losses and the final state, so that runs can be compared.
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -17,6 +17,7 @@
 #include "actors/worker/worker.h"
 #include "autograd/hooks.h"
 #include "core/codec/keep.h"
+#include "troupe/pipeline.h"
 #include "troupe/replicas.h"
 #include "troupe/troupe.h"
 
@@ -112,6 +113,41 @@ struct Elastic : nn::ModuleActor<Layers<Linear>> {
   static constexpr auto remote = methods<&Elastic::loss>;
 };
 
+// A stage of pipelines, which has two micro-batches in a step.
+struct ElasticStage : nn::ModuleActor<Layers<nn::Linear>> {
+  explicit ElasticStage(const Mesh& points) : mesh(points) {
+    std::printf("pid %s %d\n", frame().worker->name().c_str(), getpid());
+    net.to(device);
+  }
+  Task<Tensor> forward(Tensor x) {
+    const int64_t step = calls++ / 2;
+    if (dies(step, "forward")) raise(SIGKILL);
+    mortal.step = step;
+    looked = 0;
+    counts_sends = true;
+    Tensor h = co_await net(x.to(device));
+    if (mesh.coordinate("pp") == 0) h = cat({h, h}, 1);
+    h = h * (1.0 + 1e-3 * double(calls % 7));
+    if (dies(step, "backward"))
+      autograd::register_hook(h, [](const Tensor&) -> Tensor {
+        raise(SIGKILL);
+        return {};
+      }).keep();
+    co_return h;
+  }
+  Tensor loss(Tensor scores, Tensor y) { return cross_entropy(scores, y.to(device)); }
+  Tensors parameters() override {
+    if (dies(mortal.step, "commit") && ++looked == 2) raise(SIGKILL);
+    return nn::ModuleActor<Layers<nn::Linear>>::parameters();
+  }
+  const Device device{variable("DEVICE", "cpu")};
+  Mesh mesh;
+  int64_t calls = 0, looked = 0;
+  Keep keep{"calls", calls, Keep::anew, looked};
+  Mortal mortal;
+  static constexpr auto remote = methods<&ElasticStage::forward, &ElasticStage::loss>;
+};
+
 Tensor rows(int64_t step, int64_t n) {
   std::vector<float> v;
   for (int64_t i = 0; i < n * 8; ++i) v.push_back(float((i * 37 + step * 11) % 23) / 23 - 0.5F);
@@ -129,12 +165,15 @@ void print_final(const StateDict& values) {
   std::printf("final %016llx\n", static_cast<unsigned long long>(bits));
 }
 
+std::vector<Place> places_in(Cluster& cluster) {
+  const auto all = cluster.workers();
+  return {all.begin() + (variable("ON_DRIVER", "0") == "1" ? 0 : 1), all.end()};
+}
+
 template <class Net>
 void train_as(Cluster& cluster, parallel::Shard shard) {
   manual_seed(1);
-  const auto all = cluster.workers();
-  std::vector<Place> places(all.begin() + (variable("ON_DRIVER", "0") == "1" ? 0 : 1), all.end());
-  parallel::DataParallel<Net> net(cluster.here(), Group(cluster, places),
+  parallel::DataParallel<Net> net(cluster.here(), Group(cluster, places_in(cluster)),
                                   parallel::DataParallelOptions{.shard = shard, .spare_pieces = 1});
   optim::Distributed<optim::Adam> optimizer(net, {.lr = 3e-3});
   Job job(cluster);
@@ -166,7 +205,44 @@ void train_as(Cluster& cluster, parallel::Shard shard) {
   print_final(state);
 }
 
+// Batches come from the program's random numbers, which what takes the place of others leaves alone.
+void train_pipelines(Cluster& cluster) {
+  manual_seed(1);
+  const Mesh mesh(cluster, {{"dp", 2}, {"pp", 2}}, places_in(cluster));
+  const auto model = parallel::spawn<ElasticStage>(cluster.here(), mesh);
+  parallel::Pipelines train(cluster.here(), model,
+                            parallel::stage<&ElasticStage::forward>().with_loss<&ElasticStage::loss>(),
+                            {.micro_batches = 2});
+  optim::Distributed<optim::Adam> optimizer(model, {.lr = 3e-3});
+  Job job(cluster);
+  const int64_t steps = std::stoll(variable("STEPS", "20")), n = 24;
+  for (const int64_t step : job.steps(steps)) {
+    double loss = 0, norm = 0;
+    job.attempt([&] {
+      autograd::Context context(cluster);
+      const Tensor noise = randn({n, 8}) * 0.1;
+      std::vector<int64_t> targets;
+      for (int64_t i = 0; i < n; ++i) targets.push_back((i + step) % 4);
+      loss = train.step(Value(rows(step, n) + noise), Value(tensor(targets, int64))).loss;
+      norm = optimizer.clip_grad_norm(context, 1.0);
+      optimizer.step(context);
+    });
+    std::printf("step %lld loss %.17g norm %.17g\n", static_cast<long long>(step), loss, norm);
+    std::printf("members %zu\n", train.members().size());
+    std::fflush(stdout);
+  }
+  StateDict state;
+  for (size_t i = 0; i < model.actors().size(); ++i)
+    for (const auto& [name, t] : nn::remote_state_dict(model.actors()[i]).get())
+      state[std::to_string(i) + name] = t;
+  const auto of_optimizer = optimizer.state();
+  for (size_t i = 0; i < of_optimizer.size(); ++i)
+    for (const auto& [name, t] : of_optimizer[i]) state[std::to_string(i) + "optimizer" + name] = t;
+  print_final(state);
+}
+
 void train(Cluster& cluster) {
+  if (variable("MESH", "0") == "1") return train_pipelines(cluster);
   const auto shard = parallel::shard_named(variable("SHARD", "none"));
   if (shard == parallel::Shard::all)
     train_as<Elastic<parallel::Sharded<nn::Linear>>>(cluster, shard);
