@@ -91,6 +91,7 @@ class AnyDataParallel : public ReplicaSet {
   const std::vector<AnyRef>& members() const& override { return replicas_; }
   bool divides() const;
   bool stays_as_many() const override { return divides(); }
+  bool can_grow() const override { return !divides(); }
   bool can_replace() const override { return !divides() || options_.spare_pieces > 0; }
   void reform(const std::vector<ReplicaSeat>& seats) override;
 

@@ -31,6 +31,10 @@ class ReplicaSet : public internal::Listed<ReplicaSet> {
   virtual std::vector<AnyRef> helpers() const { return {}; }
   /// Whether each that goes needs one in its place.
   virtual bool stays_as_many() const = 0;
+  /// Whether more come than it began with, where a job takes in more workers.
+  virtual bool can_grow() const = 0;
+  /// Members of one unit, which has a number, come and go together.
+  virtual size_t unit_of(size_t member) const { return member; }
   /// Whether the others have what a member has.
   virtual bool can_replace() const = 0;
   virtual Future<void> ready() const = 0;

@@ -37,10 +37,10 @@ class MeshActors {
  public:
   virtual ~MeshActors() = default;
   virtual std::vector<AnyRef> all() const = 0;
-  /// Others, made as these were on that mesh of workers, of as many points. Empty if nobody knows how.
+  /// Others, made as these were on that mesh of workers. Empty if nobody knows how.
   virtual std::vector<AnyRef> make(const Mesh& workers) const = 0;
-  /// These from now on.
-  virtual void take(const std::vector<AnyRef>& now) = 0;
+  /// These from now on, at these points.
+  virtual void take(const MeshPoints& points, const std::vector<AnyRef>& now) = 0;
 };
 
 /// References to the actors of a mesh; copies refer to the same, also when others have taken their places
@@ -52,11 +52,11 @@ template <class T>
 class ActorMesh {
  public:
   using Make = std::function<std::vector<RRef<T>>(const Mesh& workers)>;
-  /// `make`: others on a mesh of as many points; empty: nobody knows how.
+  /// `make`: others on another mesh; empty: nobody knows how.
   ActorMesh(MeshPoints points, std::vector<RRef<T>> actors, Make make = {})
-      : points_(std::move(points)), of_(std::make_shared<Actors>()) {
+      : of_(std::make_shared<Actors>()) {
     if (!actors.empty()) joint_ = std::make_shared<internal::rref::JointCalls>(actors[0]);
-    of_->now = std::move(actors), of_->how = std::move(make);
+    of_->points = std::move(points), of_->now = std::move(actors), of_->how = std::move(make);
   }
 
   /// For optim::Distributed<O> optimizer(model, {...}): all actors.
@@ -64,23 +64,19 @@ class ActorMesh {
   /// In the order of the points, as they are now.
   const std::vector<RRef<T>>& actors() const& { return of_->now; }
   std::vector<RRef<T>> actors() && { return of_->now; }
-  const MeshPoints& points() const& { return points_; }
-  MeshPoints points() && { return std::move(points_); }
+  const MeshPoints& points() const& { return of_->points; }
+  MeshPoints points() && { return of_->points; }
 
   /// The actors at coordinate i of a dimension, which they have no more.
   ActorMesh at(std::string_view dim, size_t i) const {
-    points_.check_coordinate(dim, i);
+    points().check_coordinate(dim, i);
     ActorMesh some(*this);
-    some.points_ = points_.without(dim), some.is_all_ = false;
-    std::vector<size_t> places;
-    for (size_t p = 0; p < of_->now.size(); ++p)
-      if (points_.coordinate(p, dim) == i) places.push_back(p);
-    some.of_ = of_->part(std::move(places));
+    some.of_ = of_->part(std::string(dim), i), some.is_all_ = false;
     return some;
   }
   /// `invalid` if there are others.
   const RRef<T>& only() const& {
-    points_.check_only();
+    points().check_only();
     return of_->now[0];
   }
   RRef<T> only() && { return std::as_const(*this).only(); }
@@ -107,12 +103,13 @@ class ActorMesh {
   /// What all gave, in lists along a dimension: one for each point of the others.
   template <class V>
   std::vector<std::vector<V>> lists(std::string_view dim, const std::vector<V>& values) const {
-    points_.check_all(values.size());
+    const MeshPoints& points = of_->points;
+    points.check_all(values.size());
     std::vector<std::vector<V>> all;
     for (size_t p = 0; p < of_->now.size(); ++p) {
-      if (points_.coordinate(p, dim)) continue;
+      if (points.coordinate(p, dim)) continue;
       auto& list = all.emplace_back();
-      for (size_t k = 0; k < points_.size(dim); ++k) list.push_back(values[p + k * points_.stride(dim)]);
+      for (size_t k = 0; k < points.size(dim); ++k) list.push_back(values[p + k * points.stride(dim)]);
     }
     return all;
   }
@@ -129,41 +126,45 @@ class ActorMesh {
       const auto made = how(workers);
       return {made.begin(), made.end()};
     }
-    void take(const std::vector<AnyRef>& others) override {
-      now.clear();
-      for (const AnyRef& a : others) now.push_back(a.as<T>());
-      for (const auto& [some, places] : parts)
-        if (const auto part = some.lock()) part->take(of(others, places));
+    void take(const MeshPoints& others, const std::vector<AnyRef>& there) override {
+      std::vector<RRef<T>> all;
+      for (const AnyRef& a : there) all.push_back(a.as<T>());
+      become(others, std::move(all));
     }
-    std::shared_ptr<Actors> part(std::vector<size_t> places) {
-      std::erase_if(parts, [](const auto& p) { return p.first.expired(); });
+    void become(MeshPoints others, std::vector<RRef<T>> there) {
+      points = std::move(others), now = std::move(there);
+      for (const auto& [some, dim, i] : parts)
+        if (const auto part = some.lock()) part->become(points.without(dim), at(dim, i));
+    }
+    std::shared_ptr<Actors> part(std::string dim, size_t i) {
+      std::erase_if(parts, [](const auto& p) { return std::get<0>(p).expired(); });
       const auto some = std::make_shared<Actors>();
-      some->now = of(now, places);
-      parts.emplace_back(some, std::move(places));
+      some->become(points.without(dim), at(dim, i));
+      parts.emplace_back(some, std::move(dim), i);
       return some;
     }
-    template <class R>
-    static std::vector<R> of(const std::vector<R>& all, const std::vector<size_t>& places) {
-      std::vector<R> some;
-      for (const size_t p : places) some.push_back(all[p]);
+    std::vector<RRef<T>> at(const std::string& dim, size_t i) const {
+      std::vector<RRef<T>> some;
+      for (size_t p = 0; p < now.size(); ++p)
+        if (points.coordinate(p, dim) == i) some.push_back(now[p]);
       return some;
     }
+    MeshPoints points;
     std::vector<RRef<T>> now;
     Make how;
-    std::vector<std::pair<std::weak_ptr<Actors>, std::vector<size_t>>> parts;  // what at() gave
+    std::vector<std::tuple<std::weak_ptr<Actors>, std::string, size_t>> parts;  // what at() gave
   };
   template <class A>
   void check(const A& arg) const {
-    if constexpr (IsAlong<A>::value) points_.check_count(arg.dim, arg.values.size());
+    if constexpr (IsAlong<A>::value) of_->points.check_count(arg.dim, arg.values.size());
   }
   template <class A>
   const auto& argument(const A& arg, size_t p) const {
     if constexpr (IsAlong<A>::value)
-      return arg.values[points_.coordinate(p, arg.dim)];
+      return arg.values[of_->points.coordinate(p, arg.dim)];
     else
       return arg;
   }
-  MeshPoints points_;
   std::shared_ptr<Actors> of_;
   std::shared_ptr<internal::rref::JointCalls> joint_;  // of all
   bool is_all_ = true;

@@ -48,26 +48,34 @@ void Pipelines::check(const MeshPoints& points, const PipelineOptions& options, 
 
 Pipelines::Pipelines(const Here& here, MeshPoints points, const std::vector<AnyRef>& actors,
                      const Stage& method, PipelineOptions options, PipelinesDims dims)
-    : here_(here),
-      method_(method),
-      options_(std::move(options)),
-      actors_(actors),
-      all_(points),
-      points_(points.without(dims.stages)),
-      stages_(dims.stages) {
+    : here_(here), method_(method), options_(std::move(options)), actors_(actors), stages_(dims.stages) {
   points.check_all(actors.size());
-  if (has(points_, dims.replicas)) dim_ = dims.replicas, replicas_ = points_.size(dim_);
   check(points, options_, dims);
-  has_parts_ = replicas_ > 1 && options_.shard == Shard::all;
-  for (size_t i = 0; i < points_.size(); ++i)
-    replica_of_.push_back(dim_.empty() ? 0 : points_.coordinate(i, dim_));
-  pipelines_ = make(actors_, false);
+  if (has(points, dims.replicas)) dim_ = dims.replicas;
+  at_ = arranged(std::move(points));
+  has_replicas_ = at_.replicas > 1;
+  has_parts_ = has_replicas_ && options_.shard == Shard::all;
+  pipelines_ = make(actors_, at_, false);
+  note_runners();
 }
 
 Pipelines::~Pipelines() = default;
 
-Pipelines::Pipes Pipelines::make(const std::vector<AnyRef>& actors, bool heals) const {
-  const size_t stages = all_.size(stages_), count = points_.size();
+Pipelines::Arrangement Pipelines::arranged(MeshPoints points) const {
+  Arrangement at{.all = points, .points = points.without(stages_), .replica_of = {}};
+  if (!dim_.empty()) at.replicas = at.points.size(dim_);
+  for (size_t i = 0; i < at.points.size(); ++i)
+    at.replica_of.push_back(dim_.empty() ? 0 : at.points.coordinate(i, dim_));
+  return at;
+}
+
+void Pipelines::note_runners() {
+  for (const Pipeline& p : pipelines_)
+    runners_[p.stages_.front().part.actor.handle()->path()] = p.paths_of_runners();
+}
+
+Pipelines::Pipes Pipelines::make(const std::vector<AnyRef>& actors, const Arrangement& at, bool heals) const {
+  const size_t stages = at.all.size(stages_), count = at.points.size();
   internal::actors::Worker& worker = here_.table().worker();
   internal::parallel::Joint joint{.heals = heals};
   if (count > 1) joint.number = internal::owned_number(worker.id(), worker.next_number());
@@ -75,8 +83,8 @@ Pipelines::Pipes Pipelines::make(const std::vector<AnyRef>& actors, bool heals) 
   // Points without the stages' dimension, to those with it.
   std::vector<std::vector<AnyRef>> of(count);
   for (size_t p = 0, next = 0; p < actors.size(); ++p) {
-    if (all_.coordinate(p, stages_) > 0) continue;
-    for (size_t s = 0; s < stages; ++s) of[next].push_back(actors[p + s * all_.stride(stages_)]);
+    if (at.all.coordinate(p, stages_) > 0) continue;
+    for (size_t s = 0; s < stages; ++s) of[next].push_back(actors[p + s * at.all.stride(stages_)]);
     ++next;
   }
   Pipes pipelines;
@@ -86,24 +94,24 @@ Pipelines::Pipes Pipelines::make(const std::vector<AnyRef>& actors, bool heals) 
     for (size_t s = 0; s < stages; ++s) {
       parts[s].part.actor = of[i][s];
       if (s + 1 < stages) parts[s].part.loss.clear();
-      if (replicas_ <= 1) continue;
+      if (at.replicas <= 1) continue;
       std::vector<AnyRef> copies;
-      for (size_t r = 0; r < replicas_; ++r)
-        copies.push_back(of[i - replica_of_[i] * points_.stride(dim_) + r * points_.stride(dim_)][s]);
+      for (size_t r = 0; r < at.replicas; ++r)
+        copies.push_back(of[i - at.replica_of[i] * at.points.stride(dim_) + r * at.points.stride(dim_)][s]);
       own.replicas.emplace_back(copies, fmt::format("pipelines {}", joint.number));
     }
-    if (heals) joint.paths = pipelines_[i].paths_of_runners();
+    if (heals) joint.paths = runners_.at(of[i][0].handle()->path());
     pipelines.emplace_back(here_, std::move(parts), std::move(own), joint);
   }
   return pipelines;
 }
 
 std::vector<Value> Pipelines::rows_of_replicas(const Value& batch, const char* what) const {
-  if (replicas_ == 1) return {batch};
-  if (const int64_t rows = rows_of(batch, what); rows < static_cast<int64_t>(replicas_))
+  if (at_.replicas == 1) return {batch};
+  if (const int64_t rows = rows_of(batch, what); rows < static_cast<int64_t>(at_.replicas))
     throw_invalid(fmt::format("[pipelines] {} has {} rows for {} replicas: each needs one at least", what,
-                              rows, replicas_));
-  return split_batch(batch, static_cast<int>(replicas_), what);
+                              rows, at_.replicas));
+  return split_batch(batch, static_cast<int>(at_.replicas), what);
 }
 
 // Those with fewer rows than micro-batches decide for all, since ranks of a stage may meet in each of them.
@@ -114,18 +122,18 @@ int Pipelines::micro_batches(const std::vector<Value>& of_replicas, const char* 
 }
 
 std::vector<StepOptions> Pipelines::options_of_replicas(const StepOptions& options) const {
-  if (options.weights.size() % replicas_ != 0)
+  if (options.weights.size() % at_.replicas != 0)
     throw_invalid(
         fmt::format("[pipelines] {} weights for {} replicas: expected one for each micro-batch of the first "
                     "replica, then of the second, and so on",
-                    options.weights.size(), replicas_));
-  const auto each = static_cast<std::ptrdiff_t>(options.weights.size() / replicas_);
-  std::vector<StepOptions> all(replicas_);
+                    options.weights.size(), at_.replicas));
+  const auto each = static_cast<std::ptrdiff_t>(options.weights.size() / at_.replicas);
+  std::vector<StepOptions> all(at_.replicas);
   for (const auto& [stage, value] : options.inputs) {
     const auto parts = rows_of_replicas(value, "an input");
-    for (size_t r = 0; r < replicas_; ++r) all[r].inputs[stage] = parts[r];
+    for (size_t r = 0; r < at_.replicas; ++r) all[r].inputs[stage] = parts[r];
   }
-  for (size_t r = 0; r < replicas_; ++r) {
+  for (size_t r = 0; r < at_.replicas; ++r) {
     const auto first = options.weights.begin() + each * static_cast<std::ptrdiff_t>(r);
     all[r].weights = {first, first + each}, all[r].loss_scale = options.loss_scale;
     for (std::ptrdiff_t m = 0; has_parts_ && m < each; ++m)
@@ -140,9 +148,10 @@ std::vector<StepOptions> Pipelines::options_of_replicas(const StepOptions& optio
 
 std::string Pipelines::coordinates(size_t pipeline, const std::string& but) const {
   std::string text;
-  for (const MeshDim& d : points_.dims())
+  for (const MeshDim& d : at_.points.dims())
     if (d.name != but)
-      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", d.name, points_.coordinate(pipeline, d.name));
+      text +=
+          fmt::format("{}{} {}", text.empty() ? "" : ", ", d.name, at_.points.coordinate(pipeline, d.name));
   return text;
 }
 
@@ -153,9 +162,9 @@ Future<void> Pipelines::ready() const {
 }
 
 Future<PipelinesReport> Pipelines::report() const {
-  PipelinesReport out{.mesh = all_.str(), .replicas = dim_, .last_step = {}, .ways = {}, .places = {}};
+  PipelinesReport out{.mesh = at_.all.str(), .replicas = dim_, .last_step = {}, .ways = {}, .places = {}};
   const PipelineOptions& options = pipelines_.front().options_;
-  if (replicas_ > 1) out.ways = {options.shard, options.gather, options.reduce};
+  if (at_.replicas > 1) out.ways = {options.shard, options.gather, options.reduce};
   std::vector<StepReport> steps;
   for (const Pipeline& p : pipelines_) steps.push_back(p.step_report());
   const StepReport& longest = *std::ranges::max_element(steps, {}, &StepReport::duration);
@@ -163,13 +172,13 @@ Future<PipelinesReport> Pipelines::report() const {
   if (longest.workers) out.last_step = longest.str().substr(0, longest.str().find('\n'));
 
   std::vector<StageActor> ranks;  // in the order of the places
-  for (size_t s = 0; s < all_.size(stages_); ++s)
+  for (size_t s = 0; s < at_.all.size(stages_); ++s)
     for (size_t i = 0; i < pipelines_.size(); ++i) {
-      if (replica_of_[i] > 0) continue;
+      if (at_.replica_of[i] > 0) continue;
       const std::string others = coordinates(i, dim_);
       out.places.push_back({fmt::format("{} {}{}{}", stages_, s, others.empty() ? "" : ", ", others), {}});
-      for (size_t r = 0; r < replicas_; ++r) {
-        const size_t own = dim_.empty() ? i : i + r * points_.stride(dim_);
+      for (size_t r = 0; r < at_.replicas; ++r) {
+        const size_t own = dim_.empty() ? i : i + r * at_.points.stride(dim_);
         ranks.push_back(pipelines_[own].stages_[s].part);
         out.places.back().replicas.push_back({.to_stages = sent_to_stages(steps[own], s)});
       }
@@ -219,7 +228,7 @@ auto Pipelines::begin_all(const F& begin) {
 
 Future<StepResult> Pipelines::step_async(const Value& batch, const Value& targets,
                                          const StepOptions& options) {
-  check_rows(batch, targets, static_cast<int>(replicas_));
+  check_rows(batch, targets, static_cast<int>(at_.replicas));
   const auto xs = rows_of_replicas(batch, "the batch"), ys = rows_of_replicas(targets, "the targets");
   auto own = options_of_replicas(options);
   const int count = std::min(micro_batches(xs, "the batch"), micro_batches(ys, "the targets"));
@@ -229,24 +238,24 @@ Future<StepResult> Pipelines::step_async(const Value& batch, const Value& target
   if (!(total > 0))
     throw_invalid(fmt::format(
         "[pipelines] the weights of all micro-batches add up to {}; expected a number above 0", total));
-  std::vector<std::optional<double>> shares(replicas_);
-  for (size_t r = 0; r < replicas_; ++r) {
+  std::vector<std::optional<double>> shares(at_.replicas);
+  for (size_t r = 0; r < at_.replicas; ++r) {
     check_rows(xs[r], ys[r], count);
     const auto& weights = own[r].weights;
     const double mine = weights.empty() ? static_cast<double>(rows_of(xs[r], "the batch"))
                                         : std::accumulate(weights.begin(), weights.end(), 0.0);
-    if (replicas_ > 1) shares[r] = mine / total;
+    if (at_.replicas > 1) shares[r] = mine / total;
   }
   const auto steps = begin_all([&](size_t i) {
-    const size_t r = replica_of_[i];
+    const size_t r = at_.replica_of[i];
     return pipelines_[i].step_of_share(split_batch(xs[r], count, "the batch"),
                                        split_batch(ys[r], count, "the targets"), own[r], shares[r]);
   });
   const bool single = pipelines_.size() == 1;
   std::vector<std::string> places;
   for (size_t i = 0; i < pipelines_.size(); ++i) places.push_back(place(i));
-  return steps.then([single, places, replica_of = replica_of_,
-                     replicas = replicas_](const std::vector<StepResult>& results) {
+  return steps.then([single, places, replica_of = at_.replica_of,
+                     replicas = at_.replicas](const std::vector<StepResult>& results) {
     StepResult sum;
     std::vector<size_t> first(replicas, results.size());  // pipeline of each replica
     for (size_t i = 0; i < results.size(); ++i) {
@@ -275,11 +284,11 @@ Future<std::vector<Value>> Pipelines::forward_async(const Value& batch, const St
   const auto own = options_of_replicas(options);
   const int count = micro_batches(xs, "the batch");
   const auto runs = begin_all([&](size_t i) {
-    const size_t r = replica_of_[i];
+    const size_t r = at_.replica_of[i];
     return pipelines_[i].forward_async(split_batch(xs[r], count, "the batch"), own[r]);
   });
   return runs.then(
-      [replica_of = replica_of_, replicas = replicas_](const std::vector<std::vector<Value>>& outputs) {
+      [replica_of = at_.replica_of, replicas = at_.replicas](const std::vector<std::vector<Value>>& outputs) {
         std::vector<Value> rows;
         for (size_t r = 0; r < replicas; ++r) {
           const auto i = static_cast<size_t>(std::ranges::find(replica_of, r) - replica_of.begin());

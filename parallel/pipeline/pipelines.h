@@ -1,6 +1,7 @@
 // Pipelines side by side: one model on a mesh, cut into stages, each of which is several ranks.
 #pragma once
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -86,28 +87,41 @@ class Pipelines : public ReplicaSet {
   /// What that worker has of the model is on the other one from now on. Between two steps, with Shard::none
   /// and two replicas at least: else `invalid`. Waits.
   void replace(const Place& worker, const Place& by);
+  /// That replica goes, with all its stages, and nobody comes in its place: those behind it move up.
+  void shrink(size_t replica);
   size_t size() const { return pipelines_.size(); }
   /// For its report, say. In the order of the mesh's points, without the dimension of the stages.
   const Pipeline& pipeline(size_t i) const& { return pipelines_.at(i); }
-  size_t replicas() const { return replicas_; }
+  size_t replicas() const { return at_.replicas; }
   /// The bytes that each actor keeps, and sent in the last step, beside the formulas; str() is a table.
   Future<PipelinesReport> report() const;
 
   // ---- not for users: attempts at steps
   const std::vector<AnyRef>& members() const& override { return actors_; }
   std::vector<AnyRef> helpers() const override;
-  bool stays_as_many() const override { return true; }
+  bool stays_as_many() const override { return false; }
+  bool can_grow() const override { return false; }
+  size_t unit_of(size_t member) const override;
   bool can_replace() const override;
   void reform(const std::vector<ReplicaSeat>& seats) override;
 
  private:
   using Pipes = std::deque<Pipeline>;
-  /// `heals`: their actors get their values later, and they are in the places of pipelines_.
-  Pipes make(const std::vector<AnyRef>& actors, bool heals) const;
-  /// For each seat, who has what is in it: the actor itself, or the first that stays there in another
-  /// replica.
-  std::vector<AnyRef> sources(const std::vector<ReplicaSeat>& seats) const;
-  std::vector<AnyRef> spawn_on(const std::vector<ReplicaSeat>& seats) const;
+  struct Arrangement {
+    MeshPoints all, points;  // of the actors, of the pipelines
+    size_t replicas = 1;
+    std::vector<size_t> replica_of;  // by pipeline
+  };
+  Arrangement arranged(MeshPoints points) const;
+  /// `heals`: their actors get their values later, and they are in the places of others.
+  Pipes make(const std::vector<AnyRef>& actors, const Arrangement& at, bool heals) const;
+  /// With as many replicas as there are seats for.
+  MeshPoints points_for(size_t seats) const;
+  /// For each seat, who has what is in it: the actor itself, or the first that lives and has that part of the
+  /// model.
+  std::vector<AnyRef> sources(const std::vector<ReplicaSeat>& seats, const MeshPoints& points) const;
+  std::vector<AnyRef> spawn_on(const std::vector<ReplicaSeat>& seats, const MeshPoints& points) const;
+  void note_runners();
   std::vector<Value> rows_of_replicas(const Value& batch, const char* what) const;
   int micro_batches(const std::vector<Value>& of_replicas, const char* what) const;
   std::vector<StepOptions> options_of_replicas(const StepOptions& options) const;
@@ -122,12 +136,12 @@ class Pipelines : public ReplicaSet {
   PipelineOptions options_;
   std::vector<AnyRef> actors_;         // in the order of the points
   std::shared_ptr<MeshActors> model_;  // who knows how to make others; may be null
-  MeshPoints all_, points_;            // of the actors, of the pipelines
   std::string stages_;
   std::string dim_;  // of the replicas; empty: none
-  size_t replicas_ = 1;
-  bool has_parts_ = false;          // Shard::all
-  std::vector<size_t> replica_of_;  // by pipeline
+  Arrangement at_;
+  bool has_replicas_ = false, has_parts_ = false;  // from the start; Shard::all
+  std::map<std::string, std::vector<std::string>>
+      runners_;  // their paths, by that of a pipeline's first actor
   Pipes pipelines_;
 };
 

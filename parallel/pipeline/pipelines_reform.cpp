@@ -9,7 +9,7 @@
 
 namespace troupe::parallel {
 
-bool Pipelines::can_replace() const { return replicas_ > 1 && options_.shard == Shard::none && model_; }
+bool Pipelines::can_replace() const { return has_replicas_ && options_.shard == Shard::none && model_; }
 
 std::vector<AnyRef> Pipelines::helpers() const {
   std::vector<AnyRef> all;
@@ -18,32 +18,59 @@ std::vector<AnyRef> Pipelines::helpers() const {
   return all;
 }
 
-std::vector<AnyRef> Pipelines::sources(const std::vector<ReplicaSeat>& seats) const {
+size_t Pipelines::unit_of(size_t member) const { return at_.all.coordinate(member, dim_); }
+
+MeshPoints Pipelines::points_for(size_t seats) const {
+  std::vector<MeshDim> dims = at_.all.dims();
+  const size_t each = at_.all.size() / at_.replicas;
+  if (seats == 0)
+    throw_error(
+        ErrorKind::failed,
+        fmt::format("[pipelines] each of the {} replicas ({}) has lost a worker, and there are none in "
+                    "their places: go on from a checkpoint",
+                    at_.replicas, at_.all.str()));
+  if (seats % each != 0)
+    throw_invalid(
+        fmt::format("[pipelines] {} actors come and go together, those of a replica ({}), and there would be "
+                    "{}: each that goes needs a worker in its place (replace(); troupe run --spares, --wait)",
+                    each, at_.all.str(), seats));
+  dims[at_.all.index(dim_)].size = seats / each;
+  return MeshPoints(std::move(dims));
+}
+
+std::vector<AnyRef> Pipelines::sources(const std::vector<ReplicaSeat>& seats,
+                                       const MeshPoints& points) const {
+  const auto same_part = [&](size_t p, size_t before) {
+    return std::ranges::all_of(points.dims(), [&](const MeshDim& d) {
+      return d.name == dim_ || points.coordinate(p, d.name) == at_.all.coordinate(before, d.name);
+    });
+  };
   std::vector<AnyRef> all;
   for (size_t p = 0; p < seats.size(); ++p) {
-    const size_t stride = all_.stride(dim_), first = p - all_.coordinate(p, dim_) * stride;
-    AnyRef source = seats[p].stays ? actors_[p] : AnyRef();
-    for (size_t r = 0; r < replicas_ && !source; ++r)
-      if (seats[first + r * stride].stays) source = actors_[first + r * stride];
-    if (!source)
-      throw_error(ErrorKind::failed,
-                  fmt::format("[pipelines] the {} replicas of {} {} go at once, and only they had its "
-                              "parameters: go on from a checkpoint",
-                              replicas_, stages_, all_.coordinate(p, stages_)));
-    all.push_back(std::move(source));
+    AnyRef from = seats[p].stays ? actors_[*seats[p].stays] : AnyRef();
+    for (size_t before = 0; before < actors_.size() && !from; ++before)
+      if (same_part(p, before) && lives(actors_[before])) from = actors_[before];
+    if (!from)
+      throw_error(
+          ErrorKind::failed,
+          fmt::format("[pipelines] the replicas of {} {} are all lost, and only they had its parameters: "
+                      "go on from a checkpoint",
+                      stages_, points.coordinate(p, stages_)));
+    all.push_back(std::move(from));
   }
   return all;
 }
 
-std::vector<AnyRef> Pipelines::spawn_on(const std::vector<ReplicaSeat>& seats) const {
+std::vector<AnyRef> Pipelines::spawn_on(const std::vector<ReplicaSeat>& seats,
+                                        const MeshPoints& points) const {
   std::vector<Place> places;
   std::vector<std::string> paths;
-  for (size_t p = 0; p < seats.size(); ++p) {
-    places.emplace_back(seats[p].stays ? actors_[p].owner_name() : seats[p].worker);
-    paths.push_back(actors_[p].handle()->path());
+  for (const ReplicaSeat& seat : seats) {
+    places.emplace_back(seat.stays ? actors_[*seat.stays].owner_name() : seat.worker);
+    paths.push_back(seat.stays ? actors_[*seat.stays].handle()->path() : seat.path);
   }
   const internal::rref::RefTable::SpawnAs as(here_.table(), std::move(paths));
-  return model_->make(Mesh(here_.table().worker(), all_.dims(), places));
+  return model_->make(Mesh(here_.table().worker(), points.dims(), places));
 }
 
 void Pipelines::reform(const std::vector<ReplicaSeat>& seats) {
@@ -56,30 +83,26 @@ void Pipelines::reform(const std::vector<ReplicaSeat>& seats) {
     throw_invalid(
         "[pipelines] others can take the place of actors that parallel::spawn() made, with two replicas at "
         "least and Shard::none: write such, or go on from a checkpoint");
-  bool same = seats.size() == actors_.size();
-  for (size_t p = 0; same && p < seats.size(); ++p) same = seats[p].stays.value_or(p) == p;
-  if (!same)
-    throw_invalid(
-        fmt::format("[pipelines] {} actors on a mesh ({}) stay as many: each that goes needs a worker in its "
-                    "place (replace(); troupe run --spares, --wait)",
-                    actors_.size(), all_.str()));
-  const auto from = sources(seats);
+  const MeshPoints points = points_for(seats.size());
+  const auto from = sources(seats, points);
   ready().get();
   const auto optimizers = optim::DistributedOptimizer::all_of(actors_);
-  const auto now = spawn_on(seats);
+  const auto now = spawn_on(seats, points);
   ask_all(now, [&](size_t p) { return now[p].ready(); });
   ask_all(now, [&](size_t p) { return kMirror.ask(now[p], from[p]); });
-  Pipes pipelines = make(now, true);
+  Arrangement at = arranged(points);
+  Pipes pipelines = make(now, at, true);
   for (const Pipeline& p : pipelines) p.ready_.get();
   std::vector<std::vector<optim::DistributedOptimizer::NamesByGroup>> names;
   for (auto* optimizer : optimizers) names.push_back(optimizer->create_at(now));
   std::vector<StateDict> own;
   for (size_t p = 0; p < now.size(); ++p)
-    own.push_back(seats[p].stays ? kOwnState.ask(actors_[p]).get() : seats[p].own);
+    own.push_back(seats[p].stays ? kOwnState.ask(actors_[*seats[p].stays]).get() : seats[p].own);
   ask_all(now,
-          [&](size_t p) { return kHeal.ask(now[p], from[p], own[p], uint64_t{all_.coordinate(p, dim_)}); });
+          [&](size_t p) { return kHeal.ask(now[p], from[p], own[p], uint64_t{points.coordinate(p, dim_)}); });
   for (size_t i = 0; i < optimizers.size(); ++i) optimizers[i]->follow(actors_, now, names[i]);
-  model_->take(now);
+  model_->take(points, now);
+  at_ = std::move(at);
   const auto before = std::exchange(actors_, now);
   std::swap(pipelines_, pipelines);
   pipelines.clear();
@@ -108,8 +131,18 @@ void Pipelines::replace(const Place& worker, const Place& by) {
               .own = lives(before) ? kOwnState.ask(before).get() : StateDict()};
   }
   if (!found)
-    throw_invalid(fmt::format("[pipelines] worker {} has no actor of this mesh ({})", going, all_.str()));
+    throw_invalid(fmt::format("[pipelines] worker {} has no actor of this mesh ({})", going, at_.all.str()));
   reform(all);
+}
+
+void Pipelines::shrink(size_t replica) {
+  if (replica >= at_.replicas || at_.replicas == 1)
+    throw_invalid(fmt::format("[pipelines] shrink({}) of {} replicas: {}", replica, at_.replicas,
+                              at_.replicas == 1 ? "one has to stay" : "they count from 0"));
+  std::vector<ReplicaSeat> others;
+  for (ReplicaSeat& seat : seats())
+    if (unit_of(*seat.stays) != replica) others.push_back(std::move(seat));
+  reform(others);
 }
 
 }  // namespace troupe::parallel

@@ -94,6 +94,20 @@ TEST_CASE("stages of pipelines that are killed come from another replica", "[pro
   check_undisturbed(run, "mesh");
 }
 
+TEST_CASE("replicas of pipelines that lose workers go on as one of those that are left", "[process]") {
+  const std::string plan = GENERATE("7:w1:forward", "7:w1:commit;7:w4:commit");  // w2 takes the place of w4
+  CAPTURE(plan);
+  Launcher run(command({"-n", "5", "--elastic=2:5"}), {"MESH=1", "PLAN=" + plan, "STEPS=300"});
+  const int code = run.exit_code();
+  INFO(run.output << run.errors);
+  CHECK(code == 0);
+  CHECK(run.lines("step ").size() == 300);
+  const auto members = run.lines("members ");
+  CHECK_THAT(members, Catch::VectorContains(std::string("members 2")));
+  CHECK(members.front() == "members 4");
+  CHECK(members.back() == "members 4");  // others have come
+}
+
 TEST_CASE("checkpoints have the stages where they are", "[process]") {
   const Folder folder;
   Launcher run(command(flags("mesh")), {"MESH=1", "PLAN=9:w1:forward;13:w4:commit;17:w5:forward",
@@ -110,7 +124,7 @@ TEST_CASE("a stage that is lost in all replicas is that of the checkpoint", "[pr
   INFO(run.output << run.errors);
   CHECK(code == 0);
   CHECK(run.lines("final ") == std::vector{undisturbed("mesh").back()});
-  CHECK_THAT(run.errors, Contains("the 2 replicas of pp 0 go at once"));
+  CHECK_THAT(run.errors, Contains("the replicas of pp 0 are all lost"));
 }
 
 TEST_CASE("a worker with pieces that is asked to end leaves, and another one comes in its place",

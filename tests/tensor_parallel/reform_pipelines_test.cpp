@@ -17,7 +17,7 @@ namespace {
 // All that a forward pass changes: dropout, running means, a Keep that the loss depends on; and what ranks
 // meet in, along each dimension of the mesh.
 struct Layers : nn::Module {
-  explicit Layers(const Mesh& mesh) : tp(mesh["tp"]), first(tp, 4, 8), second(tp, 8, 4) {}
+  Layers(const Mesh& mesh, double p) : tp(mesh["tp"]), first(tp, 4, 8), second(tp, 8, 4), drop(p) {}
   Task<Tensor> forward(Tensor x) {
     const tp::Part part = second(relu(first(x)));
     const Tensor h = co_await part;
@@ -30,11 +30,11 @@ struct Layers : nn::Module {
   tp::ColumnLinear first;
   tp::RowLinear second;
   nn::BatchNorm2d norm{2};
-  nn::Dropout drop{0.3};
+  nn::Dropout drop;
 };
 
 struct Rank : nn::ModuleActor<Layers> {
-  explicit Rank(const Mesh& m) : ModuleActor(m), mesh(m) {}
+  Rank(const Mesh& m, double p) : ModuleActor(m, p), mesh(m) {}
   Task<Tensor> forward(Tensor x) {
     ++calls;
     co_return co_await net.forward(x) * (1.0 + 1e-2 * double(calls % 7));
@@ -53,14 +53,15 @@ struct Rank : nn::ModuleActor<Layers> {
 using Adam = optim::Distributed<optim::AdamW>;
 
 struct Training {
-  explicit Training(std::vector<MeshDim> dims, const parallel::PipelineOptions& options = {}) {
+  explicit Training(std::vector<MeshDim> dims, const parallel::PipelineOptions& options = {},
+                    double p = 0.3) {
     int count = 1;
     for (const MeshDim& d : dims) count *= static_cast<int>(d.size);
     cluster = Cluster::in_process(count + 3, hosting<Rank>());
     std::vector<Place> places;
     for (int i = 1; i <= count; ++i) places.emplace_back(i);
     manual_seed(5);
-    model.emplace(parallel::spawn<Rank>(cluster->here(), Mesh(*cluster, std::move(dims), places)));
+    model.emplace(parallel::spawn<Rank>(cluster->here(), Mesh(*cluster, std::move(dims), places), p));
     auto method = parallel::stage<&Rank::forward>();
     if (!options.loss) method = method.with_loss<&Rank::loss>();
     train.emplace(cluster->here(), *model, method, options);
@@ -139,6 +140,44 @@ TEST_CASE("pipelines train on with the same bits when workers go and others come
   nothing_left(*moved.cluster);
 }
 
+TEST_CASE("pipelines that lose a replica train as those of fewer, and one that comes back is as the others") {
+  Training two({{"pp", 2}, {"dp", 2}, {"tp", 1}}, {}, 0), three({{"pp", 2}, {"dp", 3}, {"tp", 1}}, {}, 0);
+  auto& train = *three.train;
+  const auto last = three.model->at("dp", 2);
+  std::vector<std::string> paths;
+  for (const size_t p : {1, 4}) paths.push_back(train.members()[p].handle()->path());
+  train.shrink(1);
+  CHECK(train.replicas() == 2);
+  CHECK(three.model->points().str() == "pp 2 x dp 2 x tp 1");
+  CHECK(train.members()[1].owner_name() == "w3");
+  CHECK(last.actors().empty());  // there is no such replica any more
+  CHECK(three.model->at("dp", 1).actors().size() == 2);
+  manual_seed(8);
+  for (int i = 0; i < 3; ++i) two.step();
+  manual_seed(8);
+  for (int i = 0; i < 3; ++i) three.step();
+  check_same(two, three);
+
+  auto seats = train.seats();
+  seats.insert(seats.begin() + 1, {.stays = {}, .worker = "w7", .path = paths[0], .own = {}});
+  CHECK_THAT(error_of([&] { train.reform(seats); }).what(), Contains("2 actors come and go together"));
+  seats.insert(seats.begin() + 4, {.stays = {}, .worker = "w8", .path = paths[1], .own = {}});
+  train.reform(seats);
+  CHECK(train.members()[4].owner_name() == "w8");
+  CHECK(last.actors()[1] == train.members()[5]);
+  three.step();
+  for (const auto& sum : three.model->call<&Rank::replicas>()) CHECK(sum.get() == 3);
+  const auto states = three.state();
+  for (const size_t p : {1, 2, 4, 5})
+    for (const auto& [name, t] : states[p])
+      if (!name.starts_with("norm.running")) CHECK(bit_equal(t, states[p - p % 3].at(name)));
+
+  train.shrink(2), train.shrink(0);
+  three.step();  // of one, which nobody joins
+  CHECK_THAT(error_of([&] { train.shrink(0); }).what(), Contains("one has to stay"));
+  nothing_left(*three.cluster);
+}
+
 TEST_CASE("an actor whose mesh has others by now refuses calls") {
   Training training({{"dp", 2}, {"pp", 1}, {"tp", 1}});
   const RRef<Rank> before = training.model->actors()[0];
@@ -172,11 +211,9 @@ TEST_CASE("what cannot come in the place of an actor of pipelines leaves all as 
       },
       "an autograd::Context is active here: end it first");
   auto seats = train.seats();
-  seats[0] = {.stays = {}, .worker = "w5", .path = {}, .own = {}};
-  seats[2] = {.stays = {}, .worker = "w6", .path = {}, .own = {}};
-  refused([&] { train.reform(seats); }, "the 2 replicas of pp 0 go at once");
   seats.pop_back();
-  refused([&] { train.reform(seats); }, "4 actors on a mesh (dp 2 x pp 2 x tp 1) stay as many");
+  refused([&] { train.reform(seats); },
+          "2 actors come and go together, those of a replica (dp 2 x pp 2 x tp 1)");
   training.step();
   check_same(calm, training);
 

@@ -78,11 +78,12 @@ bool Attempts::may_grow() const {
   const auto all = sets();
   const bool short_of = std::ranges::any_of(all, [&](Set* s) {
     const auto at = missing_.find(s);
-    return at != missing_.end() && !at->second.empty();
+    return at != missing_.end() && !at->second.empty() &&
+           cluster_.spares().size() + free_.size() + idle_.size() >= at->second.back().size();
   });
   const ElasticJob& job = cluster_.elastic_job();
-  return !cluster_.spares().empty() &&
-         (short_of || (job.start > 0 && std::ssize(cluster_.workers()) < job.most && job.most > job.start));
+  return short_of || (!cluster_.spares().empty() && job.start > 0 &&
+                      std::ssize(cluster_.workers()) < job.most && job.most > job.start);
 }
 
 // ---- an attempt
@@ -279,7 +280,9 @@ bool Attempts::choose(const std::set<std::string>& absent) {
   const auto is_lost = [&](const std::string& w) { return !lives(w); };
   std::erase_if(in_place_, [&](const auto& p) { return is_lost(p.second); });
   std::erase_if(free_, is_lost);
-  std::erase_if(idle_, is_lost);
+  const auto leaving = cluster_.leaving();
+  std::erase_if(idle_,
+                [&](const auto& w) { return is_lost(w) || std::ranges::find(leaving, w) != leaving.end(); });
   const auto take = [&] {
     const std::string spare = cluster_.spares().front();
     cluster_.use_spare(spare);
@@ -303,13 +306,15 @@ bool Attempts::choose(const std::set<std::string>& absent) {
     if (!cluster_.spares().empty()) in_place_[w] = take();
   }
   const bool waits = std::ranges::none_of(absent, [&](const auto& w) { return lives(w); });
-  while ((few() && waits && await_spare(cluster_)) || may_grow()) free_.push_back(take());
+  while ((few() && waits && await_spare(cluster_)) || (!cluster_.spares().empty() && may_grow()))
+    free_.push_back(take());
   return !waits || !few();
 }
 
 // A seat for each that stays, and for who comes in the place of others; who has none is missing from now on.
-std::vector<ReplicaSeat> Attempts::seats(Set& set, const std::set<std::string>& absent) {
-  std::vector<ReplicaSeat> all;
+Attempts::Seats Attempts::seats(Set& set, const std::set<std::string>& absent) {
+  Seats all;
+  std::set<size_t> going;
   const auto own = own_.find(&set);
   for (size_t r = 0; r < set.members().size(); ++r) {
     const AnyRef& replica = set.members()[r];
@@ -318,36 +323,83 @@ std::vector<ReplicaSeat> Attempts::seats(Set& set, const std::set<std::string>& 
       all.push_back({.stays = r, .worker = {}, .path = {}, .own = {}});
       continue;
     }
-    StateDict its = own == own_.end() ? StateDict() : own->second.at(r);
     const auto at = in_place_.find(worker);
-    told_.push_back({path, at == in_place_.end() ? "" : at->second});
-    if (at == in_place_.end())
-      missing_[&set].push_back({all.size(), path, std::move(its), number_});
-    else
-      all.push_back({.stays = {}, .worker = at->second, .path = path, .own = std::move(its)});
+    const std::string by = at == in_place_.end() ? "" : at->second;
+    told_.push_back({path, by});
+    if (by.empty()) going.insert(set.unit_of(r));
+    all.push_back({.stays = {},
+                   .worker = by,
+                   .path = path,
+                   .own = own == own_.end() ? StateDict() : own->second.at(r)});
   }
+  drop(set, all, going);
   seat_free(set, all);
   return all;
 }
 
+// Members of these units go, also those that live; but their workers take the places of others first. Units
+// that have lost most go first.
+void Attempts::drop(Set& set, Seats& seats, const std::set<size_t>& units) {
+  std::vector<size_t> unit_of;
+  for (size_t r = 0; r < seats.size(); ++r) unit_of.push_back(set.unit_of(r));
+  const auto empty_in = [&](size_t unit) {
+    std::vector<ReplicaSeat*> empty;
+    for (size_t i = 0; i < seats.size(); ++i)
+      if (unit_of[i] == unit && !seats[i].stays && seats[i].worker.empty()) empty.push_back(&seats[i]);
+    return empty;
+  };
+  std::vector<size_t> order(units.begin(), units.end());
+  std::ranges::stable_sort(order, std::greater(), [&](size_t unit) { return empty_in(unit).size(); });
+  std::vector<std::string> freed;
+  for (const size_t unit : order) {
+    if (const auto empty = empty_in(unit); empty.size() <= freed.size()) {
+      for (ReplicaSeat* seat : empty) seat->worker = freed.back(), freed.pop_back();
+      continue;
+    }
+    MissingUnit gone;
+    for (size_t i = 0; i < seats.size();) {
+      if (unit_of[i] != unit) {
+        ++i;
+        continue;
+      }
+      ReplicaSeat& seat = seats[i];
+      if (seat.stays) {
+        const AnyRef& member = set.members()[*seat.stays];
+        seat.worker = member.owner_name(), seat.path = member.handle()->path();
+        if (own_.contains(&set)) seat.own = own_[&set].at(*seat.stays);
+      }
+      if (!seat.worker.empty()) freed.push_back(seat.worker);
+      told_.push_back({seat.path, ""});
+      gone.push_back({i, seat.path, std::move(seat.own), number_});
+      seats.erase(seats.begin() + static_cast<std::ptrdiff_t>(i));
+      unit_of.erase(unit_of.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    missing_[&set].push_back(std::move(gone));
+  }
+}
+
 // Whoever came for nobody takes the place of one that has been missing, or is one more; or it came for a
 // worker without a replica.
-void Attempts::seat_free(Set& set, std::vector<ReplicaSeat>& seats) {
+void Attempts::seat_free(Set& set, Seats& seats) {
   auto& missing = missing_[&set];
   const ElasticJob& job = cluster_.elastic_job();
-  for (const std::string& worker : free_) {
-    if (missing.empty() && (job.most <= job.start || set.stays_as_many())) continue;
-    ReplicaSeat seat{.stays = {}, .worker = worker, .path = {}, .own = {}};
-    size_t at = seats.size();
-    if (!missing.empty()) {
-      Missing one = std::move(missing.back());  // the last to go is the first to be back: ranks are as before
-      missing.pop_back();
-      at = std::min(one.rank, at);
-      seat.path = one.path;
-      if (one.number == number_) seat.own = std::move(one.own);
+  std::vector<std::string> there = free_;
+  there.insert(there.end(), idle_.begin(), idle_.end());
+  auto next = there.begin();
+  const auto left = [&] { return static_cast<size_t>(there.end() - next); };
+  const auto seat = [&](size_t at, std::string path, StateDict own) {
+    seats.insert(seats.begin() + static_cast<std::ptrdiff_t>(std::min(at, seats.size())),
+                 {.stays = {}, .worker = *next++, .path = std::move(path), .own = std::move(own)});
+  };
+  // The last to go are the first to be back: ranks are as before.
+  for (; !missing.empty() && left() >= missing.back().size(); missing.pop_back())
+    while (!missing.back().empty()) {
+      Missing one = std::move(missing.back().back());
+      missing.back().pop_back();
+      seat(one.rank, one.path, one.number == number_ ? std::move(one.own) : StateDict());
     }
-    seats.insert(seats.begin() + static_cast<std::ptrdiff_t>(at), std::move(seat));
-  }
+  if (missing.empty() && job.most > job.start && set.can_grow())
+    while (left() > idle_.size()) seat(seats.size(), "", {});
 }
 
 void Attempts::form_set(Set& set, const std::set<std::string>& absent) {
@@ -381,12 +433,21 @@ Attempts::Event Attempts::form() {
     return refuse(fmt::format(
         "{} of at least {} workers are there, and nobody has come within {:g} s (--wait)", in_use(gone),
         cluster_.elastic_job().least, std::chrono::duration<double>(cluster_.elastic_job().wait).count()));
+  const auto before = members();
   for (Set* s : sets()) form_set(*s, gone);
   keep();
-  for (const std::string& w : gone) tell(w);
   const auto seated = members();
-  for (const std::string& w : free_)
-    if (!seated.contains(w)) idle_.insert(w);
+  idle_.insert(free_.begin(), free_.end());
+  for (const auto& [w, by] : in_place_) idle_.insert(by);
+  std::erase_if(in_place_, [&](const auto& p) { return !seated.contains(p.second); });
+  for (const std::string& w : before)
+    if (!seated.contains(w) && !gone.contains(w)) {
+      idle_.insert(w);
+      log::warning(
+          fmt::format("[job] {} waits: others of its replica are lost, and nobody is in their place", w));
+    }
+  for (const std::string& w : seated) idle_.erase(w);
+  for (const std::string& w : gone) tell(w);
   if (!free_.empty())
     log::warning(fmt::format("[job] {} joined: {} workers go on", fmt::join(free_, ", "), in_use({})));
   moved_(told_, other_number_);

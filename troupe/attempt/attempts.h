@@ -40,6 +40,8 @@ class Attempts {
     StateDict own;
     int64_t number;  // of the step that it is of
   };
+  using MissingUnit = std::vector<Missing>;  // that went together
+  using Seats = std::vector<troupe::parallel::ReplicaSeat>;
 
   Event begin();
   Event call(const std::function<void()>& step);
@@ -65,8 +67,9 @@ class Attempts {
   std::string what_cannot_be_undone();
   /// Spares for those; waits for newcomers where there would be too few workers without.
   bool choose(const std::set<std::string>& absent);
-  std::vector<troupe::parallel::ReplicaSeat> seats(Set& set, const std::set<std::string>& absent);
-  void seat_free(Set& set, std::vector<troupe::parallel::ReplicaSeat>& seats);
+  Seats seats(Set& set, const std::set<std::string>& absent);
+  void drop(Set& set, Seats& seats, const std::set<size_t>& units);
+  void seat_free(Set& set, Seats& seats);
   void form_set(Set& set, const std::set<std::string>& absent);
   void tell(const std::string& gone);
   void keep();
@@ -74,7 +77,7 @@ class Attempts {
   Cluster& cluster_;
   const Moved moved_;
   std::map<Set*, std::vector<StateDict>> own_;  // of each member, as step number_ begins
-  std::map<Set*, std::vector<Missing>> missing_;
+  std::map<Set*, std::vector<MissingUnit>> missing_;
   std::shared_ptr<Vote> vote_;
   std::optional<AttemptMachine> machine_;
   std::optional<OwnedState> driver_;  // as the step began
