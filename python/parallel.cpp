@@ -82,17 +82,17 @@ void def_replicas(nb::module_& m) {
       .def("rows", [](const ReplicasObject& r, const std::string& method,
                       nb::args args) { return joined(r, false, method, args); })
       .def("actors", [](const ReplicasObject& r) { return actors_of(r.cluster, r.net->actors()); })
-      .def(
-          "accumulate",
-          [](const ReplicasObject& r) {
-            auto step = current_step();
-            if (!step)
-              throw_invalid(
-                  "net.accumulate() is for the passes of a context: write it within `with "
-                  "cluster.context():`");
-            const script::InStep in(step.get());
-            return AccumulationObject{r, step, std::make_shared<parallel::Accumulation>(r.net->accumulate())};
-          })
+      .def("accumulate",
+           [](const ReplicasObject& r) {
+             auto step = current_step();
+             if (!step)
+               throw_invalid(
+                   "net.accumulate() is for the passes of a context: write it within `with "
+                   "cluster.context():`");
+             const script::InStep in(step.get());
+             return AccumulationObject{r, step,
+                                       std::make_shared<parallel::Accumulation>(r.net->accumulate())};
+           })
       .def("state_dict",
            [](const ReplicasObject& r) {
              Value out;
@@ -184,7 +184,19 @@ void def_pipelines(nb::module_& m) {
       .def("forward", pipeline_forward)
       .def("actors",
            [](const PipelineObject& p) {
-             return actors_of(p.cluster, p.several() ? p.several()->actors : std::vector<AnyRef>());
+             return actors_of(p.cluster, p.several() ? p.several()->actors() : std::vector<AnyRef>());
+           })
+      .def("replace",
+           [](const PipelineObject& p, const std::string& worker, const std::string& by) {
+             const nb::gil_scoped_release free;
+             p.several()->pipelines.replace(worker, by);
+           })
+      .def("shrink",
+           [](const PipelineObject& p, int64_t replica) {
+             if (replica < 0)
+               throw_invalid("[pipelines] replica " + std::to_string(replica) + ": they count from 0");
+             const nb::gil_scoped_release free;
+             p.several()->pipelines.shrink(static_cast<size_t>(replica));
            })
       .def("report",
            [](const PipelineObject& p) {

@@ -52,12 +52,11 @@ std::unique_ptr<MeshPipelines> language_stages(Session& session, const Mesh& mes
   const Here here = session.cluster().here();
   out.tied = llm::tied_stages(model, mesh.size("pp"));
   const auto stages = parallel::spawn<parallel::ModuleStage<llm::Decoder>>(here, mesh, model);
-  const std::vector<AnyRef> actors(stages.actors().begin(), stages.actors().end());
   const std::string base = std::filesystem::is_directory(path) ? path : "";
   std::unique_ptr<MeshPipelines> made(
-      new MeshPipelines{actors, parallel::Pipelines(here, stages, out),
+      new MeshPipelines{parallel::Pipelines(here, stages, out),
                         std::make_shared<const LanguageModel>(LanguageModel{model, base})});
-  if (!base.empty()) llm::load_pretrained(actors, path);
+  if (!base.empty()) llm::load_pretrained(stages, path);
   return made;
 }
 
@@ -66,9 +65,9 @@ void save_language_model(const MeshPipelines& stages, const std::string& folder)
     throw_invalid("[llm] these pipelines train no language model: expected those of llm.stages()");
   const LanguageModel& model = *stages.language;
   if (model.options.lora)
-    llm::save_adapters(stages.actors, model.options, folder, model.base);
+    llm::save_adapters(stages.actors(), model.options, folder, model.base);
   else
-    llm::save_pretrained(stages.actors, model.options, folder);
+    llm::save_pretrained(stages.actors(), model.options, folder);
 }
 
 std::unique_ptr<llm::Decoder> load_language_model(const std::string& folder, ValueMap given) {

@@ -72,28 +72,42 @@ std::function<Tensor(const Value&, const Value&)> loss_operator(const std::strin
   };
 }
 
-// A stage's module on each of its workers, all with the same initial values.
-std::vector<AnyRef> modules_on(Session& session, const Mesh& mesh, const ValueList& stages,
-                               const std::string& dim, const char* type) {
-  const MeshPoints points(mesh.dims());
+void check_stages(const MeshPoints& points, const ValueList& stages, const std::string& dim) {
   if (stages.size() != points.size(dim))
     throw_invalid(
         fmt::format("[pipelines] {} stages for dimension {} of size {}: give a module for each stage, or an "
-                    "actor for each "
-                    "of the {} points of the mesh",
+                    "actor for each of the {} points of the mesh",
                     stages.size(), dim, points.size(dim), points.size()));
-  const auto workers = parallel::workers_of(mesh);
-  std::vector<AnyRef> actors(points.size());
-  for (size_t s = 0; s < stages.size(); ++s) {
-    const Generator::Position numbers = current_stream().position();
-    for (size_t p = 0; p < points.size(); ++p) {
-      if (points.coordinate(p, dim) != s) continue;
-      current_stream().set_position(numbers);
-      actors[p] = session.spawn(type, Place(workers[p]), {stages[s]});
-    }
-  }
-  return actors;
 }
+
+// A stage's module on each of its workers, all with the same initial values.
+class StageModules final : public parallel::MeshActors {
+ public:
+  StageModules(Session& session, const Mesh& mesh, ValueList stages, std::string dim, const char* type)
+      : session_(session), stages_(std::move(stages)), dim_(std::move(dim)), type_(type), now_(make(mesh)) {}
+  std::vector<AnyRef> all() const override { return now_; }
+  void take(const MeshPoints&, const std::vector<AnyRef>& now) override { now_ = now; }
+  std::vector<AnyRef> make(const Mesh& mesh) const override {
+    const MeshPoints points(mesh.dims());
+    const auto workers = parallel::workers_of(mesh);
+    std::vector<AnyRef> actors(points.size());
+    std::vector<std::optional<Generator::Position>> numbers(stages_.size());
+    for (size_t p = 0; p < points.size(); ++p) {
+      const size_t stage = points.coordinate(p, dim_);
+      if (!numbers[stage]) numbers[stage] = current_stream().position();
+      current_stream().set_position(*numbers[stage]);
+      actors[p] = session_.spawn(type_, Place(workers[p]), {stages_[stage]});
+    }
+    return actors;
+  }
+
+ private:
+  Session& session_;
+  const ValueList stages_;
+  const std::string dim_;
+  const char* const type_;
+  std::vector<AnyRef> now_;
+};
 
 bool has_method(const std::vector<Entry>& methods, const std::string& name) {
   return std::ranges::find(methods, name, &Entry::name) != methods.end();
@@ -133,11 +147,15 @@ std::unique_ptr<MeshPipelines> make_pipelines(Session& session, const Mesh& mesh
   options.end();
   if (stages.empty()) throw_invalid("[pipelines] there are no stages");
   std::vector<AnyRef> actors;
-  if (stages.front().get_if<RefValue>())
+  std::shared_ptr<StageModules> modules;
+  if (stages.front().get_if<RefValue>()) {
     for (Value& actor : stages) actors.push_back(Codec<AnyRef>::from(std::move(actor)));
-  else
-    actors = modules_on(session, mesh, stages, dims.stages,
-                        out.shard == parallel::Shard::all ? "ShardedModule" : "Module");
+  } else {
+    check_stages(MeshPoints(mesh.dims()), stages, dims.stages);
+    modules = std::make_shared<StageModules>(session, mesh, std::move(stages), dims.stages,
+                                             out.shard == parallel::Shard::all ? "ShardedModule" : "Module");
+    actors = modules->all();
+  }
   const std::vector<Entry> methods = session.methods(actors.front());
   method.part.arity = static_cast<int64_t>(
       find_entry(methods, method.part.method, "[pipelines] " + actors.front().type() + " has no method")
@@ -147,7 +165,7 @@ std::unique_ptr<MeshPipelines> make_pipelines(Session& session, const Mesh& mesh
   else if (!loss.empty())
     out.loss = loss_operator(loss);
   return std::unique_ptr<MeshPipelines>(new MeshPipelines{
-      actors, {session.cluster().here(), MeshPoints(mesh.dims()), actors, method, out, dims}});
+      .pipelines = {session.cluster().here(), MeshPoints(mesh.dims()), actors, method, out, dims, modules}});
 }
 
 parallel::Served serve_tensors(Session& session, const Value& workers, const Tensors& start, ValueMap given) {

@@ -18,10 +18,11 @@ class Options;
 /// The options that pipelines on a mesh have besides what they are made of.
 parallel::PipelineOptions mesh_pipeline_options(Options& options);
 
-/// Pipelines on a mesh, with their actors in the order of its points.
+/// Pipelines on a mesh.
 struct MeshPipelines {
-  std::vector<AnyRef> actors;
   parallel::Pipelines pipelines;
+  /// In the order of the mesh's points.
+  const std::vector<AnyRef>& actors() const { return pipelines.members(); }
   std::shared_ptr<const struct LanguageModel> language = nullptr;  ///< that they train, if it is one
 };
 /// Pipelines on a mesh of workers. `stages`: a module's specification for each stage, of which each of its

@@ -47,8 +47,14 @@ void Pipelines::check(const MeshPoints& points, const PipelineOptions& options, 
 }
 
 Pipelines::Pipelines(const Here& here, MeshPoints points, const std::vector<AnyRef>& actors,
-                     const Stage& method, PipelineOptions options, PipelinesDims dims)
-    : here_(here), method_(method), options_(std::move(options)), actors_(actors), stages_(dims.stages) {
+                     const Stage& method, PipelineOptions options, PipelinesDims dims,
+                     std::shared_ptr<MeshActors> model)
+    : here_(here),
+      method_(method),
+      options_(std::move(options)),
+      actors_(actors),
+      model_(std::move(model)),
+      stages_(dims.stages) {
   points.check_all(actors.size());
   check(points, options_, dims);
   if (has(points, dims.replicas)) dim_ = dims.replicas;

@@ -48,9 +48,7 @@ class Pipelines : public ReplicaSet {
   template <class T>
   Pipelines(const Here& here, const ActorMesh<T>& model, const Stage& method, PipelineOptions options = {},
             PipelinesDims dims = {})
-      : Pipelines(here, model.points(), model, method, std::move(options), std::move(dims)) {
-    model_ = model.shared();
-  }
+      : Pipelines(here, model.points(), model, method, std::move(options), std::move(dims), model.shared()) {}
   /// The same of actors with a method `forward`, and a `loss`.
   template <class T>
     requires requires { &T::forward, &T::loss; }
@@ -58,8 +56,9 @@ class Pipelines : public ReplicaSet {
             PipelinesDims dims = {})
       : Pipelines(here, model, stage<&T::forward>().template with_loss<&T::loss>(), std::move(options),
                   std::move(dims)) {}
+  /// `model`: who knows how to make others, in the places of those; may be null.
   Pipelines(const Here& here, MeshPoints points, const std::vector<AnyRef>& actors, const Stage& method,
-            PipelineOptions options, PipelinesDims dims);
+            PipelineOptions options, PipelinesDims dims, std::shared_ptr<MeshActors> model = nullptr);
   ~Pipelines() override;
   /// `invalid` for what the constructor would refuse of the options on such a mesh. Sends nothing.
   static void check(const MeshPoints& points, const PipelineOptions& options, const PipelinesDims& dims = {});
@@ -87,7 +86,8 @@ class Pipelines : public ReplicaSet {
   /// What that worker has of the model is on the other one from now on. Between two steps, with Shard::none
   /// and two replicas at least: else `invalid`. Waits.
   void replace(const Place& worker, const Place& by);
-  /// That replica goes, with all its stages, and nobody comes in its place: those behind it move up.
+  /// The replica of that number goes, with all its stages, and nobody comes in its place: those behind it
+  /// move up.
   void shrink(size_t replica);
   size_t size() const { return pipelines_.size(); }
   /// For its report, say. In the order of the mesh's points, without the dimension of the stages.
@@ -115,7 +115,7 @@ class Pipelines : public ReplicaSet {
   Arrangement arranged(MeshPoints points) const;
   /// `heals`: their actors get their values later, and they are in the places of others.
   Pipes make(const std::vector<AnyRef>& actors, const Arrangement& at, bool heals) const;
-  /// With as many replicas as there are seats for.
+  /// The mesh with as many replicas as there are seats for.
   MeshPoints points_for(size_t seats) const;
   /// For each seat, who has what is in it: the actor itself, or the first that lives and has that part of the
   /// model.

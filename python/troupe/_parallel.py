@@ -137,6 +137,14 @@ class Pipelines(_AnyPipeline):
         """In the order of the mesh's points."""
         return self._core.actors()
 
+    def replace(self, worker, by):
+        """Between two steps: what that worker has of the model is on the other one from now on. All actors are others then: actors()."""
+        self._core.replace(worker, by)
+
+    def shrink(self, replica):
+        """Between two steps: that replica goes, with all its stages; they count from 0."""
+        self._core.shrink(replica)
+
 
 def serve(tensors, cluster, on, **options):
     """Puts tensors, or a module's parameters, into servers on a worker or several. Options: policy ("bsp", "ssp(3)", "async", ...),

@@ -87,6 +87,15 @@ class Attempts(unittest.TestCase):
             self.assertEqual(wild.stdout, calm.stdout)
 
     @unittest.skipUnless(os.path.exists(COMMAND), "the troupe command is not built here")
+    def test_a_stage_that_is_lost_comes_from_another_replica(self):
+        text = TRAINS[:TRAINS.index("def train")] + STAGES
+        calm, wild = [launched(["-n", "5", "--elastic"], text.replace("DIES_IN", dies)) for dies in ("-1", "6")]
+        self.assertEqual((calm.returncode, wild.returncode), (0, 0), wild.stderr)
+        self.assertIn("w1 is lost: w5 takes its place", wild.stderr)
+        self.assertEqual(len(calm.stdout.splitlines()), 10)
+        self.assertEqual(wild.stdout, calm.stdout)
+
+    @unittest.skipUnless(os.path.exists(COMMAND), "the troupe command is not built here")
     def test_a_driver_begins_again_from_its_checkpoint_where_an_actor_of_one_copy_is_lost(self):
         runs = []
         for dies in (-1, 6):
@@ -129,6 +138,30 @@ def train(cluster):
         print("step", i, loss.item().hex(), flush=True)
 
 troupe.launch(train, checkpoint="FOLDER", every=4)
+"""
+
+
+STAGES = """
+def train(cluster, dies_in):
+    troupe.manual_seed(1)
+    mesh = cluster.mesh({"dp": 2, "pp": 2}, cluster.workers[1:])
+    p = troupe.Pipelines([nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.1)), nn.Linear(8, 1)], mesh, micro_batches=2, loss="mse_loss")
+    optimizer, job, died = troupe.optim.Adam(p, lr=0.01), troupe.Job(cluster), []
+    for i in job.steps(10):
+        x, losses = troupe.full((6, 4), i / 7), []
+        def step():
+            with cluster.context():
+                done = p.step(x, x.sum(1, keepdim=True))
+                if i == dies_in and not died:
+                    died.append(i)
+                    kill(1)
+                losses.append(done.result()["loss"])
+                optimizer.step()
+        job.attempt(step)
+        print(i, repr(losses[-1]))
+
+with troupe.Cluster() as cluster:
+    train(cluster, DIES_IN)
 """
 
 

@@ -76,6 +76,30 @@ TEST_CASE("in the shell pipelines on a mesh train as one pipeline does on the wh
   )lua") == "");
 }
 
+TEST_CASE("in the shell a worker takes the place of another one in pipelines") {
+  CHECK(run(R"lua(
+    local function losses(dims, moves)
+      manual_seed(4)
+      local x, y = ops.randn({6, 3}), ops.randn({6, 2})
+      local p = pipelines(mesh(dims, {"w0", "w1"}), {nn.sequential{nn.linear(3, 5), nn.dropout(0.2), nn.linear(5, 2)}},
+                          {loss = "mse_loss", micro_batches = 1})
+      local opt, all = optim.adam(p, {lr = 0.1}), {}
+      for i = 1, 6 do
+        if i == 3 and moves then p:replace("w1", "w3") assert(p:actors()[2].worker == "w3") end
+        if i == 5 and moves then p:replace("w0", "w2") end
+        local step <close> = context()
+        all[i] = p:step(x, y):get().loss
+        opt:step(step)
+      end
+      if moves then p:shrink(0) assert(#p:actors() == 1) end
+      return table.concat(all, " ")
+    end
+    local dims = {{"dp", 2}, {"pp", 1}}
+    local calm, moved = losses(dims), losses(dims, true)
+    assert(calm == moved, calm .. "\n" .. moved)
+  )lua") == "");
+}
+
 TEST_CASE("in the shell pipelines take actors, one for each point of the mesh, and a loss of theirs") {
   CHECK(run(R"lua(
     local m = mesh({{"dp", 2}, {"pp", 2}})

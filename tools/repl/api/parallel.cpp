@@ -108,13 +108,24 @@ int pipelines_report(lua_State* L) {
   return 1;
 }
 int pipelines_actors(lua_State* L) {
-  const auto& actors = get<PipelinesObject>(L, 1)->actors;
+  const auto& actors = get<PipelinesObject>(L, 1)->actors();
   lua_createtable(L, static_cast<int>(actors.size()), 0);
   for (size_t i = 0; i < actors.size(); ++i) {
     put<AnyRef>(L, actors[i]);
     lua_rawseti(L, -2, static_cast<lua_Integer>(i) + 1);
   }
   return 1;
+}
+int pipelines_replace(lua_State* L) {
+  get<PipelinesObject>(L, 1)->pipelines.replace(std::string(luaL_checkstring(L, 2)),
+                                                std::string(luaL_checkstring(L, 3)));
+  return 0;
+}
+int pipelines_shrink(lua_State* L) {
+  const lua_Integer replica = luaL_checkinteger(L, 2);
+  if (replica < 0) throw_invalid("[pipelines] replica " + std::to_string(replica) + ": they count from 0");
+  get<PipelinesObject>(L, 1)->pipelines.shrink(static_cast<size_t>(replica));
+  return 0;
 }
 int pipelines_to_string(lua_State* L) {
   const auto& p = get<PipelinesObject>(L, 1)->pipelines;
@@ -257,6 +268,8 @@ void open_parallel(lua_State* L) {
                                  {"forward", guarded<pipeline_forward<PipelinesObject>>},
                                  {"report", guarded<pipelines_report>},
                                  {"actors", guarded<pipelines_actors>},
+                                 {"replace", guarded<pipelines_replace>},
+                                 {"shrink", guarded<pipelines_shrink>},
                                  {"__tostring", guarded<pipelines_to_string>}});
   make_type<ServedObject>(L, {{"read", guarded<served_read>},
                               {"set_policy", guarded<served_set_policy>},

@@ -59,7 +59,7 @@ int make_optimizer(lua_State* L) {
   else if (const auto* replicas = get_if<ReplicasObject>(L, 1))
     what = Codec<std::vector<AnyRef>>::to((*replicas)->actors());
   else if (const auto* pipelines = get_if<PipelinesObject>(L, 1))
-    what = Codec<std::vector<AnyRef>>::to((*pipelines)->actors);
+    what = Codec<std::vector<AnyRef>>::to((*pipelines)->actors());
   else
     what = value_at(L, 1);
   put<OptimizerObject>(L, OptimizerObject::make(name, std::move(what), std::move(options)));

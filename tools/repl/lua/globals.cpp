@@ -193,6 +193,11 @@ constexpr HelpEntry kMethods[] = {
      "weight."},
     {"pipelines:forward", "pp:forward(x) -> list",
      "Forward alone; the outputs of the micro-batches of all replicas."},
+    {"pipelines:replace", "pp:replace(worker, worker)",
+     "Between two steps: what the first worker has of the model is on the second from now on. All actors are "
+     "others then: pp:actors()."},
+    {"pipelines:shrink", "pp:shrink(replica)",
+     "Between two steps: that replica goes, with all its stages; they count from 0."},
     {"pipelines:report", "pp:report() -> text",
      "What each actor keeps in how many bytes, and sent in the last step, beside what formulas say."},
     {"pipelines:actors", "pp:actors() -> list", "In the order of the mesh's points."},
