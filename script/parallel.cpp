@@ -177,6 +177,7 @@ parallel::Served serve_tensors(Session& session, const Value& workers, const Ten
   out.trainers = options.take("trainers", out.trainers);
   out.optimizer = options.take("optimizer", out.optimizer);
   out.lr_by_delay = options.take("lr_by_delay", out.lr_by_delay);
+  out.backup = options.take("backup", out.backup);
   blocks.bytes = options.take("block_bytes", blocks.bytes);
   out.options = options.rest();
   (void)optim::make(out.optimizer, out.options,

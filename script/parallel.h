@@ -33,7 +33,7 @@ std::unique_ptr<MeshPipelines> make_pipelines(Session& session, const Mesh& mesh
                                               ValueMap options);
 
 /// Puts tensors into servers on workers ("w1", or a list). Options: policy, trainers, optimizer (a name), its
-/// options (lr, ...), lr_by_delay, block_bytes. `invalid` as make_pipeline().
+/// options (lr, ...), lr_by_delay, block_bytes, backup (a worker). `invalid` as make_pipeline().
 parallel::Served serve_tensors(Session& session, const Value& workers, const Tensors& start,
                                ValueMap options);
 

@@ -1,6 +1,7 @@
 #include "parallel/server/client_base.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "rref/ref_table.h"
 
@@ -8,6 +9,32 @@ namespace troupe::internal::parallel {
 
 std::string next_client_path(actors::Worker& worker) {
   return internal::rref::RefTable::of(worker)->path_of_next("client");
+}
+
+CallsInLine::Place CallsInLine::enter() {
+  const Lock lock(mutex_);
+  return line_.insert(line_.end(), std::nullopt);
+}
+
+void CallsInLine::leave(Place place, std::function<void()> again) {
+  {
+    const Lock lock(mutex_);
+    *place = std::move(again);
+    if (std::exchange(moves_, true)) return;
+  }
+  while (true) {
+    std::function<void()> first;
+    {
+      const Lock lock(mutex_);
+      if (line_.empty() || !line_.front()) {
+        moves_ = false;
+        return;
+      }
+      first = std::move(*line_.front());
+      line_.pop_front();
+    }
+    if (first) first();
+  }
 }
 
 Future<Pushed> joined(const std::vector<Future<Pushed>>& pushes) {

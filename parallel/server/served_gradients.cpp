@@ -1,6 +1,7 @@
 #include "parallel/server/served_gradients.h"
 
 #include "core/async/future_combinators.h"
+#include "parallel/server/client_base.h"
 #include "parallel/server/server.h"
 #include "parallel/server/table.h"
 
@@ -34,11 +35,11 @@ optim::ContextGradients of_servers(const std::vector<RRef<S>>& servers, bool com
 }  // namespace
 
 optim::ContextGradients gradients_of(const Served& served) {
-  return of_servers(served.servers, served.pull.on() || served.push.on());
+  return of_servers(internal::parallel::servers_now(served), served.pull.on() || served.push.on());
 }
 
 optim::ContextGradients gradients_of(const ServedTable& table) {
-  return of_servers(table.servers, table.pull.on() || table.push.on());
+  return of_servers(internal::parallel::servers_now(table), table.pull.on() || table.push.on());
 }
 
 }  // namespace troupe::parallel

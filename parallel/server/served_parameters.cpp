@@ -111,6 +111,7 @@ Served serve(const Here& here, const std::vector<Place>& where, const Tensors& s
     served.shapes.emplace_back(t.shape().begin(), t.shape().end());
   }
   served.dtype = static_cast<int64_t>(start[0].dtype());
+  const auto backup = internal::parallel::place_of_backup(here, options.backup, where, "[server]");
   const auto servers = static_cast<int64_t>(where.size());
   served.extents = cut(numels, static_cast<int64_t>(item_size(start[0].dtype())), servers, blocks.bytes);
   for (size_t b = 0; b < served.extents.size(); ++b) {
@@ -121,8 +122,9 @@ Served serve(const Here& here, const std::vector<Place>& where, const Tensors& s
               fmt::format("[server] {} needs whole tensors, and parameter {} is cut; expected one server "
                           "and larger blocks",
                           options.optimizer, e.tensor));
-    served.servers.push_back(
-        here.spawn<Server>(where[b % where.size()], parts_of(served, start, b), options));
+    const Place& place = where[b % where.size()];
+    const Tensors part = parts_of(served, start, b);
+    internal::parallel::serve_at<Server>(here, served, place, backup, part, options);
   }
   return served;
 }
@@ -131,7 +133,7 @@ Served serve(const Here& here, const std::vector<Place>& where, const Tensors& s
 
 Future<Tensors> read(const Served& served, int64_t at_least) {
   NoGradGuard guard;
-  return internal::parallel::ask_all<&Server::read>(served.servers, at_least)
+  return internal::parallel::ask_all<&Server::read>(internal::parallel::servers_now(served), at_least)
       .then([served](const std::vector<Pulled>& all) {
         NoGradGuard guard;
         std::vector<Tensors> blocks;
@@ -141,15 +143,17 @@ Future<Tensors> read(const Served& served, int64_t at_least) {
 }
 
 Future<void> set_policy(const Served& served, const ServerPolicy& policy) {
-  return internal::parallel::change_all<&Server::set_policy>(served.servers, {}, policy);
+  return internal::parallel::change_all<&Server::set_policy>(internal::parallel::servers_now(served), {},
+                                                             policy);
 }
 
 Future<void> set_options(const Served& served, const ValueMap& changed) {
-  return internal::parallel::change_all<&Server::set_options>(served.servers, {}, changed);
+  return internal::parallel::change_all<&Server::set_options>(internal::parallel::servers_now(served), {},
+                                                              changed);
 }
 
 Future<std::vector<ServerReport>> report(const Served& served) {
-  return internal::parallel::ask_all<&Server::report>(served.servers);
+  return internal::parallel::ask_all<&Server::report>(internal::parallel::servers_now(served));
 }
 
 // ---- the client
@@ -157,7 +161,7 @@ Future<std::vector<ServerReport>> report(const Served& served) {
 struct Client::State final : Stateful {
   State(Served from, const ClientOptions& options)
       : served((internal::parallel::check_servers(from.servers.size(), "[server]"), std::move(from))),
-        servers(this->served.servers, options, "[server]"),
+        servers(this->served.servers, this->served.backups, options, "[server]"),
         residuals(this->served.servers.size()) {}
   void check(const Tensors& tensors, bool counts) const;
   Packed packed(const Tensors& gradients, size_t b, double weight);

@@ -31,6 +31,7 @@ struct Served {
   std::vector<std::vector<Extent>> extents;  ///< of each server
   int64_t dtype = 0;                         ///< of the parameters, as DType has it
   Compression pull, push;                    ///< of what trainers read, and of what they send
+  std::vector<RRef<Server>> backups = {};    ///< one for each server; none
 };
 
 }  // namespace troupe::parallel
@@ -44,9 +45,10 @@ struct BlockOptions {
 };
 
 /// Puts parameters into servers on these workers, in turn. `invalid` on no places, tensors that differ in
-/// dtype, pulls that are compressed as gradients are, and as Server; the last shows when the servers are
-/// used. Each server copies its part of `start`, which may be a module's parameters, when it is made. Servers
-/// are on the CPU: values arrive there, and what is pushed may be on any device.
+/// dtype, pulls that are compressed as gradients are, a backup on a worker that has servers, and as Server;
+/// the last shows when the servers are used. Each server copies its part of `start`, which may be a module's
+/// parameters, when it is made. Servers are on the CPU: values arrive there, and what is pushed may be on any
+/// device.
 Served serve(const Here& here, const std::vector<Place>& where, const Tensors& start,
              const ServerOptions& options, const BlockOptions& blocks = {});
 
@@ -72,6 +74,10 @@ Future<std::vector<ServerReport>> report(const Served& served);
 /// Where pulls or pushes are compressed, gradients do not run back to the servers: they stay with the trainer
 /// until push_context() packs them. What a compressed push leaves out is kept here, one tensor for each
 /// parameter, and sent with later ones.
+///
+/// Where servers have backups (ServerOptions::backup), what it asks of a server that is lost is asked of the
+/// backup again, and counts once. Gradients in a context that were on their way to a lost server are gone:
+/// push_context() and passes then fail with `disconnected`, and the step is made again from its pull on.
 class Client {
  public:
   explicit Client(Served served, ClientOptions options = {});

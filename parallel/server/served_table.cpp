@@ -89,14 +89,16 @@ ServedTable serve_table(const Here& here, const std::vector<Place>& where, int64
         "[table] pushes compressed as \"" + options.push.str() +
         "\": what it leaves out of a row could only follow when a step names that row again; expected "
         "none, fp16 or bf16 for a table");
-  ServedTable served{rows, width, table.cut == Rows::by_range, {}, options.pull, options.push};
+  ServedTable served{rows, width, table.cut == Rows::by_range, {}, options.pull, options.push, {}};
+  const auto backup = internal::parallel::place_of_backup(here, options.backup, where, "[table]");
   const auto n = static_cast<int64_t>(where.size());
   const int64_t run = (rows + n - 1) / n;
   for (int64_t s = 0; s < n; ++s) {
     TableShard shard{rows, width, s, n, s < rows ? (rows - s + n - 1) / n : 0, table.scale, table.seed};
     if (served.by_range)
       shard.first = s * run, shard.stride = 1, shard.count = std::clamp<int64_t>(rows - s * run, 0, run);
-    served.servers.push_back(here.spawn<Table>(where[static_cast<size_t>(s)], shard, options));
+    const Place& place = where[static_cast<size_t>(s)];
+    internal::parallel::serve_at<Table>(here, served, place, backup, shard, options);
   }
   return served;
 }
@@ -106,8 +108,9 @@ Future<Tensor> read(const ServedTable& table, const Tensor& ids) {
   NoGradGuard guard;
   const Routed routed = route(table, ids);
   std::vector<Future<Tensor>> asked;
+  const auto servers = internal::parallel::servers_now(table);
   for (size_t s = 0; s < routed.ids.size(); ++s)
-    asked.push_back(table.servers[s].call<&Table::read>(routed.ids[s]));
+    asked.push_back(servers[s].call<&Table::read>(routed.ids[s]));
   return all(asked).then([at = routed.at, dims = with_width(ids.shape(), table.width)](const Tensors& rows) {
     NoGradGuard guard;
     return assembled(rows, at, dims);
@@ -115,13 +118,15 @@ Future<Tensor> read(const ServedTable& table, const Tensor& ids) {
 }
 
 Future<void> set_policy(const ServedTable& table, const ServerPolicy& policy) {
-  return internal::parallel::change_all<&Table::set_policy>(table.servers, {}, policy);
+  return internal::parallel::change_all<&Table::set_policy>(internal::parallel::servers_now(table), {},
+                                                            policy);
 }
 Future<void> set_options(const ServedTable& table, const ValueMap& changed) {
-  return internal::parallel::change_all<&Table::set_options>(table.servers, {}, changed);
+  return internal::parallel::change_all<&Table::set_options>(internal::parallel::servers_now(table), {},
+                                                             changed);
 }
 Future<std::vector<ServerReport>> report(const ServedTable& table) {
-  return internal::parallel::ask_all<&Table::report>(table.servers);
+  return internal::parallel::ask_all<&Table::report>(internal::parallel::servers_now(table));
 }
 
 // ---- the client
@@ -129,7 +134,7 @@ Future<std::vector<ServerReport>> report(const ServedTable& table) {
 struct TableClient::State final : Stateful {
   State(ServedTable from, const ClientOptions& options)
       : table((internal::parallel::check_servers(from.servers.size(), "[table]"), std::move(from))),
-        servers(this->table.servers, options, "[table]") {}
+        servers(this->table.servers, this->table.backups, options, "[table]") {}
   bool compresses() const { return table.pull.on() || table.push.on(); }
   std::string state_name() const override { return "TableClient"; }
   StateDict state() const override {

@@ -28,7 +28,8 @@ struct ServedTable {
   int64_t rows = 0, width = 0;
   bool by_range = false;
   std::vector<RRef<Table>> servers;
-  Compression pull, push;  ///< of rows, and of their gradients
+  Compression pull, push;                 ///< of rows, and of their gradients
+  std::vector<RRef<Table>> backups = {};  ///< one for each server; none
   int64_t server_of(int64_t row) const;
 };
 

@@ -15,7 +15,7 @@
 
 namespace troupe::parallel {
 
-Server::Server(Tensors start, ServerOptions options) : ServerBase(options) {
+Server::Server(Tensors start, ServerOptions options, ServerPair pair) : ServerBase(options, std::move(pair)) {
   for (size_t i = 0; i < start.size(); ++i) {
     if (!start[i].defined() || !is_floating(start[i].dtype()))
       throw_invalid(fmt::format("[server] value {} is {}; expected a floating tensor", i,
@@ -66,17 +66,35 @@ Task<Pulled> Server::pulling(TrainerId trainer, int64_t at_least, Compression ho
     const Tensors& leaves = leaves_of(trainer.name);
     for (size_t i = 0; i < values.size(); ++i) values[i].set_grad_fn(leaves[i].gradient_edge());
   }
+  if (has_backup()) {
+    const Task<void> everywhere = followed();
+    co_await everywhere;
+  }
   co_return Pulled{reading.stamp, pack(values, how), pushed.late};
 }
 
 Task<Pulled> Server::pull(TrainerId trainer, int64_t at_least, Compression how) {
-  return pulling(std::move(trainer), at_least, how, {});
+  if (stands_by()) {
+    const Task<void> charge = in_charge();
+    co_await charge;
+  }
+  const Task<Pulled> values = pulling(std::move(trainer), at_least, how, {});
+  co_return co_await values;
 }
 
 Task<Pulled> Server::read(int64_t at_least) {
+  if (stands_by()) {
+    const Task<void> charge = in_charge();
+    co_await charge;
+  }
   co_await reached(at_least);
   const Consistency::Reading reading{{consistency().open_step(), consistency().version()}};
-  co_return Pulled{reading.stamp, {pulled(reading), {}}};
+  Pulled out{reading.stamp, {pulled(reading), {}}};
+  if (has_backup()) {
+    const Task<void> everywhere = followed();
+    co_await everywhere;
+  }
+  co_return out;
 }
 
 // ---- pushes
@@ -124,24 +142,50 @@ Pushed Server::take_gradients(const TrainerId& trainer, const VersionStamp& stam
   return take(trainer, stamp, std::move(gradients), weight);
 }
 
-Pushed Server::push(TrainerId trainer, VersionStamp stamp, Packed packed, double weight) {
+Pushed Server::take_packed(const TrainerId& trainer, const VersionStamp& stamp, Packed packed,
+                           double weight) {
+  if (const auto before = done_before(trainer)) return *before;
   if (packed.forms.empty()) return take_gradients(trainer, stamp, std::move(packed.parts), weight);
   std::vector<Whole> wholes;
   for (const Tensor& value : values_) wholes.push_back({compute_dtype(value.dtype()), value.shape()});
   return take_gradients(trainer, stamp, unpack(std::move(packed), wholes), weight);
 }
 
-Pushed Server::push_context(TrainerId trainer, VersionStamp stamp, double weight) {
+Task<Pushed> Server::push(TrainerId trainer, VersionStamp stamp, Packed packed, double weight) {
+  if (stands_by()) {
+    const Task<void> charge = in_charge();
+    co_await charge;
+  }
+  const Pushed pushed = take_packed(trainer, stamp, std::move(packed), weight);
+  if (has_backup()) {
+    const Task<void> everywhere = followed();
+    co_await everywhere;
+  }
+  co_return pushed;
+}
+
+Task<Pushed> Server::push_context(TrainerId trainer, VersionStamp stamp, double weight) {
+  if (stands_by()) {
+    const Task<void> charge = in_charge();
+    co_await charge;
+  }
   check_context_push(stamp, "[server]", "push_values()");
-  const auto at = recorded_.find(trainer.name);
-  const bool pulled = at != recorded_.end() && at->second.context == frame().context;
-  if (!pulled && weight != 0) refuse_not_pulled("[server]", trainer.name);
-  Tensors gradients(values_.size());
-  for (size_t i = 0; pulled && i < gradients.size(); ++i)
-    gradients[i] = autograd::context_gradient(at->second.leaves[i]);
-  const Pushed pushed = take_gradients(trainer, stamp, std::move(gradients), weight);
-  recorded_.erase(trainer.name);
-  return pushed;
+  std::optional<Pushed> pushed = done_before(trainer);
+  if (!pushed) {
+    const auto at = recorded_.find(trainer.name);
+    const bool pulled = at != recorded_.end() && at->second.context == frame().context;
+    if (!pulled && weight != 0) refuse_context(trainer, "[server]");
+    Tensors gradients(values_.size());
+    for (size_t i = 0; pulled && i < gradients.size(); ++i)
+      gradients[i] = autograd::context_gradient(at->second.leaves[i]);
+    pushed = take_gradients(trainer, stamp, std::move(gradients), weight);
+    recorded_.erase(trainer.name);
+  }
+  if (has_backup()) {
+    const Task<void> everywhere = followed();
+    co_await everywhere;
+  }
+  co_return *pushed;
 }
 
 std::vector<double> Server::gradient_sizes(bool largest) {
@@ -159,8 +203,13 @@ void Server::scale_gradients(double factor, bool wide) {
 
 Task<Pulled> Server::push_pull(TrainerId trainer, VersionStamp stamp, Packed gradients, double weight,
                                Compression how) {
-  const Pushed pushed = push(trainer, stamp, std::move(gradients), weight);
-  return pulling(std::move(trainer), 0, how, pushed);
+  if (stands_by()) {
+    const Task<void> charge = in_charge();
+    co_await charge;
+  }
+  const Pushed pushed = take_packed(trainer, stamp, std::move(gradients), weight);
+  const Task<Pulled> values = pulling(std::move(trainer), 0, how, pushed);
+  co_return co_await values;
 }
 
 void Server::update(optim::Optimizer& optimizer, const std::vector<Contribution>& contributions) {

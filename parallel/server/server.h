@@ -23,7 +23,7 @@ struct Pulled {
 class Server final : public ServerBase {
  public:
   /// Starts with copies of `start`. `invalid` on tensors that are not floating, and on options out of range.
-  Server(Tensors start, ServerOptions options);
+  Server(Tensors start, ServerOptions options, ServerPair pair = {});
 
   /// The values, as soon as the policy lets the trainer read, with `at_least` that many updates in them.
   /// `disconnected`, naming the lost worker, if the step that it waits for was aborted; `invalid` if it is
@@ -34,11 +34,11 @@ class Server final : public ServerBase {
   /// A gradient for each value (undefined: zeros), with the stamp of the pull that it was computed on. Under
   /// local(H): what the local steps took away, start - end. `invalid`, with nothing changed: other shapes or
   /// dtypes, elements that are not finite, and as unpack() and Consistency::push.
-  Pushed push(TrainerId trainer, VersionStamp stamp, Packed gradients, double weight);
+  Task<Pushed> push(TrainerId trainer, VersionStamp stamp, Packed gradients, double weight);
   /// The same with the gradients that the values have which the trainer has pulled in the context of this
   /// call, since its last push; of other trainers it takes nothing. `invalid` if it has pulled none there,
   /// unless the weight is 0.
-  Pushed push_context(TrainerId trainer, VersionStamp stamp, double weight);
+  Task<Pushed> push_context(TrainerId trainer, VersionStamp stamp, double weight);
   /// Of the gradients that push_context() would take, each trainer's by itself: gradients_of()
   /// (parallel/server/served_gradients.h).
   std::vector<double> gradient_sizes(bool largest);
@@ -62,6 +62,7 @@ class Server final : public ServerBase {
   const Tensors& leaves_of(const std::string& trainer);
   // With what became of a push before it, if there was one.
   Task<Pulled> pulling(TrainerId trainer, int64_t at_least, Compression how, Pushed pushed);
+  Pushed take_packed(const TrainerId& trainer, const VersionStamp& stamp, Packed packed, double weight);
   Pushed take_gradients(const TrainerId& trainer, const VersionStamp& stamp, Tensors gradients,
                         double weight);
 

@@ -62,19 +62,33 @@ struct ServerBase::Bell {
   Promise<void> promise;
 };
 
-ServerBase::ServerBase(const ServerOptions& options)
+Task<void> ServerBase::in_charge() {
+  while (follows_) {
+    const Future<void> changed = bell_->next();
+    if (server_worker().members().loss(static_cast<WorkerId>(pair_.first))) {
+      follows_ = false;
+      co_return;
+    }
+    co_await changed;
+  }
+}
+
+ServerBase::ServerBase(const ServerOptions& options, ServerPair pair)
     : options_(options),
       state_(options.policy, options.trainers),
       bell_(std::make_shared<Bell>()),
+      pair_(std::move(pair)),
+      follows_(pair_.first != kNoWorker),
       entry_(server_worker()) {
   server_worker().on_lost().add(bell_, [bell = std::weak_ptr(bell_)](WorkerId, const Error&) {
     if (const auto alive = bell.lock()) alive->ring();
   });
+  if (follows_) server_worker().watch(static_cast<WorkerId>(pair_.first));
 }
 
 void ServerBase::use(std::unique_ptr<optim::Optimizer> optimizer) {
   optimizer_ = std::move(optimizer);
-  set_policy(state_.policy());
+  do_policy(state_.policy());
 }
 
 // Of what the optimizer has: nothing, if the shard has no tensors but rows.
@@ -127,20 +141,35 @@ void ServerBase::load_state(const StateDict& state) {
 
 // ---- who is there
 
-void ServerBase::join(TrainerId trainer, WorkerId worker) {
+Task<void> ServerBase::join(TrainerId trainer, WorkerId worker) {
+  if (stands_by()) {
+    const Task<void> charge = in_charge();
+    co_await charge;
+  }
   internal::actors::Members& members = server_worker().members();
   if (members.loss(worker))
     throw_invalid(fmt::format("[server] trainer \"{}\" is on {}, which is lost", trainer.name,
                               members.name_of(worker)));
   notice_losses();  // the name of a lost trainer is free
-  if (const auto taken = homes_.find(trainer.name); taken != homes_.end())
+  perform({.kind = ServerChange::join, .who = std::move(trainer), .worker = worker});
+  if (has_backup()) {
+    const Task<void> everywhere = followed();
+    co_await everywhere;
+  }
+}
+
+void ServerBase::do_join(const TrainerId& trainer, WorkerId worker) {
+  if (const auto taken = homes_.find(trainer.name); taken != homes_.end()) {
+    if (trainer.client != 0 && taken->second.client == trainer.client) return;  // it asks again
     throw_invalid(
         fmt::format("[server] a trainer \"{}\" has joined already, on {}; expected another name: each "
                     "trainer has its own (ClientOptions::name)",
-                    trainer.name, members.name_of(taken->second.worker)));
+                    trainer.name, server_worker().members().name_of(taken->second.worker)));
+  }
   state_.join(trainer.name);
   if (worker != server_worker().id()) server_worker().watch(worker);
   homes_[trainer.name] = {worker, trainer.client};
+  done_.erase(trainer.name), left_.erase(trainer.name);
   bell_->ring();
 }
 
@@ -154,41 +183,57 @@ void ServerBase::check_same(const TrainerId& trainer) const {
                   trainer.name, server_worker().members().name_of(home->second.worker)));
 }
 
-void ServerBase::leave(TrainerId trainer) {
+Task<void> ServerBase::leave(TrainerId trainer) {
+  if (stands_by()) {
+    const Task<void> charge = in_charge();
+    co_await charge;
+  }
+  const auto left = left_.find(trainer.name);
+  if (trainer.client == 0 || left == left_.end() || left->second != trainer.client)
+    perform({.kind = ServerChange::leave, .who = std::move(trainer)});
+  if (has_backup()) {
+    const Task<void> everywhere = followed();
+    co_await everywhere;
+  }
+}
+
+void ServerBase::do_leave(const TrainerId& trainer) {
   check_same(trainer);
   state_.leave(trainer.name);
   homes_.erase(trainer.name);
+  left_[trainer.name] = trainer.client;
   gone(trainer.name);
   close_steps();
 }
 
 void ServerBase::notice_losses() {
+  if (follows_) return;  // the other one says what it has noticed
   internal::actors::Members& members = server_worker().members();
   const uint64_t epoch = members.epoch();
   if (members_seen_ == epoch) return;
   members_seen_ = epoch;
-  for (auto it = homes_.begin(); it != homes_.end();) {
-    const auto loss = members.loss(it->second.worker);
-    if (!loss) {
-      ++it;
-      continue;
-    }
-    const std::string who =
-        fmt::format("trainer \"{}\" was lost with {}", it->first, members.name_of(it->second.worker));
-    const int64_t step = state_.open_step();
-    if (state_.lose(it->first)) {
-      held_.clear();
-      abort_ =
-          Error(ErrorKind::disconnected,
-                fmt::format("[server] step {} was aborted: {}; pull again, and do it without", step, who))
-              .with_worker(members.name_of(it->second.worker));
-      last_loss_ = abort_->message();
-    } else {
-      last_loss_ = fmt::format("[server] {}: step {} closes on the rest", who, step);
-    }
-    gone(it->first);
-    it = homes_.erase(it);
+  std::vector<ServerChange> losses;
+  for (const auto& [trainer, home] : homes_)
+    if (members.loss(home.worker))
+      losses.push_back({.kind = ServerChange::lose, .who = trainer, .text = members.name_of(home.worker)});
+  for (ServerChange& loss : losses) perform(std::move(loss));
+  close_steps();
+}
+
+void ServerBase::do_lose(const std::string& trainer, const std::string& worker) {
+  const std::string who = fmt::format("trainer \"{}\" was lost with {}", trainer, worker);
+  const int64_t step = state_.open_step();
+  if (state_.lose(trainer)) {
+    held_.clear();
+    abort_ = Error(ErrorKind::disconnected,
+                   fmt::format("[server] step {} was aborted: {}; pull again, and do it without", step, who))
+                 .with_worker(worker);
+    last_loss_ = abort_->message();
+  } else {
+    last_loss_ = fmt::format("[server] {}: step {} closes on the rest", who, step);
   }
+  gone(trainer);
+  homes_.erase(trainer);
   close_steps();
 }
 
@@ -214,7 +259,11 @@ Task<Consistency::Reading> ServerBase::reading(TrainerId trainer, int64_t at_lea
     notice_losses();
     if (state_.staleness().aborted != aborted) throw *abort_;
     check_same(trainer);
-    if (state_.may_read(trainer.name) && state_.version() >= at_least) co_return state_.read(trainer.name);
+    if (state_.may_read(trainer.name) && state_.version() >= at_least) {
+      const Consistency::Reading reading = state_.read(trainer.name);
+      pass_on({.kind = ServerChange::read, .who = std::move(trainer)});
+      co_return reading;
+    }
     this_call::waits_for(awaited());
     co_await changed;
   }
@@ -234,6 +283,14 @@ Task<void> ServerBase::reached(int64_t version) {
 
 Pushed ServerBase::take(const TrainerId& trainer, const VersionStamp& stamp, Tensors what, double weight) {
   notice_losses();
+  return perform({.kind = ServerChange::push,
+                  .who = trainer,
+                  .stamp = stamp,
+                  .what = std::move(what),
+                  .weight = weight});
+}
+
+Pushed ServerBase::do_push(const TrainerId& trainer, const VersionStamp& stamp, Tensors what, double weight) {
   check_same(trainer);
   const auto verdict = state_.push(trainer.name, stamp, weight);
   if (verdict.taken == Consistency::Taken::now)
@@ -273,7 +330,19 @@ void ServerBase::apply(std::vector<Contribution> contributions, double delay) {
 
 // ---- changes while running
 
-void ServerBase::set_policy(ServerPolicy policy) {
+Task<void> ServerBase::set_policy(ServerPolicy policy) {
+  if (stands_by()) {
+    const Task<void> charge = in_charge();
+    co_await charge;
+  }
+  perform({.kind = ServerChange::policy, .to = policy});
+  if (has_backup()) {
+    const Task<void> everywhere = followed();
+    co_await everywhere;
+  }
+}
+
+void ServerBase::do_policy(const ServerPolicy& policy) {
   for (const auto& closing : state_.set_policy(policy)) apply(contributions_of(closing), closing.delay);
   use_policy(policy);
   close_steps();
@@ -289,8 +358,16 @@ void ServerBase::use_policy(const ServerPolicy& policy) {
     averager_->set_lr(policy.slow_rate);
 }
 
-void ServerBase::set_options(std::map<std::string, Value> changed) {
-  optimizer_->change_options(0, ValueMap(changed.begin(), changed.end()));
+Task<void> ServerBase::set_options(std::map<std::string, Value> changed) {
+  if (stands_by()) {
+    const Task<void> charge = in_charge();
+    co_await charge;
+  }
+  perform({.kind = ServerChange::options, .changed = std::move(changed)});
+  if (has_backup()) {
+    const Task<void> everywhere = followed();
+    co_await everywhere;
+  }
 }
 
 ServerReport ServerBase::report() {
@@ -300,7 +377,8 @@ ServerReport ServerBase::report() {
           state_.open_step(),    state_.trainers(),
           state_.missing(),      {staleness.delays.begin(), staleness.delays.end()},
           staleness.late,        staleness.aborted,
-          staleness.lost,        last_loss_};
+          staleness.lost,        last_loss_,
+          backup_text()};
 }
 
 }  // namespace troupe::parallel

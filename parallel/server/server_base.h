@@ -15,18 +15,10 @@
 #include "optim/optimizer.h"
 #include "parallel/server/consistency/consistency.h"
 #include "parallel/server/consistency/staleness_metrics.h"
+#include "parallel/server/server_backup.h"
 #include "parallel/server/server_options.h"
 
 namespace troupe::parallel {
-
-/// A trainer as servers know it: its name, and who speaks for it, so that two of one name are told apart.
-struct TrainerId {
-  TrainerId() = default;
-  TrainerId(std::string name, uint64_t client = 0) : name(std::move(name)), client(client) {}
-  TrainerId(const char* name) : name(name) {}
-  std::string name;
-  uint64_t client = 0;  ///< of a Client: its number in the cluster; 0: of who calls the server by itself
-};
 
 /// `invalid` where what is pulled cannot be compressed so. `what` starts the text: "[server]".
 void check_pull(const Compression& how, const std::string& what);
@@ -44,19 +36,23 @@ class ServerBase : public Actor, public Stateful {
   void load_state(const StateDict& state) final;
   /// `worker`: where the trainer lives; with that it is lost. `invalid`, naming who has it, if the name is
   /// taken; what the second trainer asks for after that is `invalid`, too.
-  void join(TrainerId trainer, WorkerId worker);
-  void leave(TrainerId trainer);
+  Task<void> join(TrainerId trainer, WorkerId worker);
+  Task<void> leave(TrainerId trainer);
   /// What is held for steps that close by this is used first.
-  void set_policy(ServerPolicy policy);
+  Task<void> set_policy(ServerPolicy policy);
   /// Options of the optimizer: the learning rate, say. From the next update on.
-  void set_options(std::map<std::string, Value> changed);
+  Task<void> set_options(std::map<std::string, Value> changed);
   ServerReport report();
+  /// What the server has done whose backup this is.
+  void follow(ServerChange change);
+  /// Whether this is a backup whose first server is there. In its mailbox.
+  bool is_standing_by() const;
   /// Whether the same pushes give the same bits whoever comes first.
   bool repeats() const { return state_.policy().repeats(); }
 
  protected:
   /// In a constructor; the optimizer follows with use().
-  explicit ServerBase(const ServerOptions& options);
+  ServerBase(const ServerOptions& options, ServerPair pair);
   void use(std::unique_ptr<optim::Optimizer> optimizer);
 
   /// A gradient is the sum of factor * what.
@@ -71,6 +67,18 @@ class ServerBase : public Actor, public Stateful {
   /// A trainer has left, or was lost.
   virtual void gone(const std::string& /*trainer*/) {}
 
+  /// Whether this is a backup whose first server was there when it looked last. What is asked of it then
+  /// waits for in_charge(): that server is lost.
+  bool stands_by() const { return follows_; }
+  Task<void> in_charge();
+  /// What is answered where there is a backup waits for followed(): that has all that has been done so far.
+  bool has_backup() const { return bool(pair_.backup); }
+  Task<void> followed();
+  /// What became of that call of the trainer before. Empty: it is new.
+  std::optional<Pushed> done_before(const TrainerId& trainer) const;
+  /// The trainer pushes what it has not pulled here: `invalid`, or `disconnected` where it may have pulled it
+  /// at the server that this goes on for.
+  [[noreturn]] void refuse_context(const TrainerId& trainer, const std::string& what) const;
   /// Goes on when the trainer may read, and the values have that version at least.
   Task<Consistency::Reading> reading(TrainerId trainer, int64_t at_least);
   /// Goes on when the values have that version.
@@ -84,6 +92,16 @@ class ServerBase : public Actor, public Stateful {
 
  private:
   struct Bell;
+  Pushed perform(ServerChange change);
+  Pushed make(const ServerChange& change);
+  void pass_on(ServerChange change);
+  std::string backup_text() const;
+  std::optional<std::string> goes_on_for() const;
+  void do_join(const TrainerId& trainer, WorkerId worker);
+  void do_leave(const TrainerId& trainer);
+  void do_lose(const std::string& trainer, const std::string& worker);
+  Pushed do_push(const TrainerId& trainer, const VersionStamp& stamp, Tensors what, double weight);
+  void do_policy(const ServerPolicy& policy);
   void check_same(const TrainerId& trainer) const;
   void notice_losses();
   std::string awaited() const;  // who has to do something before values change
@@ -106,23 +124,13 @@ class ServerBase : public Actor, public Stateful {
   std::optional<uint64_t> members_seen_;  // epoch
   std::optional<Error> abort_;            // of the last step that was aborted
   std::string last_loss_;
+  ServerPair pair_;
+  bool follows_ = false;
+  std::string lost_backup_;                                 // its worker
+  Future<void> followed_ = Future<void>::ready({});         // of the last change
+  std::map<std::string, std::map<uint64_t, Pushed>> done_;  // calls of trainers, the last of each
+  std::map<std::string, uint64_t> left_;                    // clients of trainers that have left
   StalenessMetrics::Entry entry_;
 };
 
 }  // namespace troupe::parallel
-
-template <>
-struct troupe::Codec<troupe::parallel::TrainerId> {
-  static std::string name() { return "trainer"; }
-  static Value to(const parallel::TrainerId& t) {
-    if (t.client == 0) return t.name;
-    return ValueList{t.name, static_cast<int64_t>(t.client)};
-  }
-  /// A name alone will do.
-  static parallel::TrainerId from(Value v) {
-    if (auto* both = v.get_if<ValueList>(); both && both->size() == 2)
-      return {Codec<std::string>::from(std::move((*both)[0])),
-              static_cast<uint64_t>(Codec<int64_t>::from(std::move((*both)[1])))};
-    return Codec<std::string>::from(std::move(v));
-  }
-};

@@ -17,6 +17,7 @@ std::string ServerReport::str() const {
     text += fmt::format("{} {}: {}", i ? "," : "", delays[i].first, delays[i].second);
   text += fmt::format("; late {}, aborted {}, lost {}", late, aborted, lost);
   if (!last_loss.empty()) text += "; " + last_loss;
+  if (!backup.empty()) text += "; " + backup;
   return text;
 }
 

@@ -29,8 +29,8 @@ Tensor initial_rows(const Tensor& ids, int64_t width, double scale, uint64_t see
   return rows;
 }
 
-Table::Table(TableShard shard, ServerOptions options)
-    : ServerBase(options), shard_(shard), steps_(options.optimizer) {
+Table::Table(TableShard shard, ServerOptions options, ServerPair pair)
+    : ServerBase(options, std::move(pair)), shard_(shard), steps_(options.optimizer) {
   if (shard.count < 0 || shard.width < 1 || shard.stride < 1 || shard.first < 0 ||
       (shard.count > 0 && shard.first + (shard.count - 1) * shard.stride >= shard.rows))
     throw_invalid(fmt::format("[table] {} rows from {} on, {} apart, of width {}; the table has {} rows",
@@ -108,6 +108,10 @@ Tensor Table::values(const Tensor& ids, bool previous) const {
 }
 
 Task<PulledRows> Table::pull(TrainerId trainer, Tensor ids, Compression how) {
+  if (stands_by()) {
+    const Task<void> charge = in_charge();
+    co_await charge;
+  }
   check_pull(how, "[table]");
   const Tensor at = here(ids);
   const Consistency::Reading reading = co_await this->reading(trainer, 0);
@@ -118,10 +122,26 @@ Task<PulledRows> Table::pull(TrainerId trainer, Tensor ids, Compression how) {
     if (std::exchange(recorded.context, frame().context) != frame().context) recorded.rows.clear();
     recorded.rows.push_back({at, rows});
   }
-  co_return PulledRows{reading.stamp, pack({rows}, how)};
+  PulledRows out{reading.stamp, pack({rows}, how)};
+  if (has_backup()) {
+    const Task<void> everywhere = followed();
+    co_await everywhere;
+  }
+  co_return out;
 }
 
-Tensor Table::read(Tensor ids) { return values(here(ids), false); }
+Task<Tensor> Table::read(Tensor ids) {
+  if (stands_by()) {
+    const Task<void> charge = in_charge();
+    co_await charge;
+  }
+  Tensor rows = values(here(ids), false);
+  if (has_backup()) {
+    const Task<void> everywhere = followed();
+    co_await everywhere;
+  }
+  co_return rows;
+}
 
 // ---- pushes
 
@@ -133,7 +153,22 @@ void check_finite(const std::string& trainer, const Tensor& gradients) {
                   trainer));
 }
 
-Pushed Table::push(TrainerId trainer, VersionStamp stamp, Tensor ids, Packed packed, double weight) {
+Task<Pushed> Table::push(TrainerId trainer, VersionStamp stamp, Tensor ids, Packed packed, double weight) {
+  if (stands_by()) {
+    const Task<void> charge = in_charge();
+    co_await charge;
+  }
+  std::optional<Pushed> pushed = done_before(trainer);
+  if (!pushed) pushed = take_rows(trainer, stamp, ids, std::move(packed), weight);
+  if (has_backup()) {
+    const Task<void> everywhere = followed();
+    co_await everywhere;
+  }
+  co_return *pushed;
+}
+
+Pushed Table::take_rows(const TrainerId& trainer, const VersionStamp& stamp, const Tensor& ids, Packed packed,
+                        double weight) {
   const Tensor at = here(ids);
   const Shape shape{at.numel(), shard_.width};
   const auto refuse = [&](const std::string& what) {
@@ -152,11 +187,25 @@ Pushed Table::push(TrainerId trainer, VersionStamp stamp, Tensor ids, Packed pac
   return take(trainer, stamp, {at, gradients.detach().contiguous_data()}, weight);
 }
 
-Pushed Table::push_context(TrainerId trainer, VersionStamp stamp, double weight) {
+Task<Pushed> Table::push_context(TrainerId trainer, VersionStamp stamp, double weight) {
+  if (stands_by()) {
+    const Task<void> charge = in_charge();
+    co_await charge;
+  }
+  std::optional<Pushed> pushed = done_before(trainer);
+  if (!pushed) pushed = take_context(trainer, stamp, weight);
+  if (has_backup()) {
+    const Task<void> everywhere = followed();
+    co_await everywhere;
+  }
+  co_return *pushed;
+}
+
+Pushed Table::take_context(const TrainerId& trainer, const VersionStamp& stamp, double weight) {
   check_context_push(stamp, "[table]", "push()");
   const auto at = recorded_.find(trainer.name);
   if (weight != 0 && (at == recorded_.end() || at->second.context != frame().context))
-    refuse_not_pulled("[table]", trainer.name);
+    refuse_context(trainer, "[table]");
   const Rows all = weight == 0 ? sum({}, shard_.width) : context_gradients(trainer.name);
   check_finite(trainer.name, all.values);
   const Pushed pushed = take(trainer, stamp, {all.ids, all.values}, weight);

@@ -38,19 +38,19 @@ struct PulledRows {
 /// for each place, and a TableClient speaks to all of them (parallel/server/served_table.h).
 class Table final : public ServerBase {
  public:
-  Table(TableShard shard, ServerOptions options);
+  Table(TableShard shard, ServerOptions options, ServerPair pair = {});
 
   /// ids int64 [k], distinct -> rows [k, width], when the policy lets the trainer read. `invalid` for rows
   /// that are not here, and as Server::pull. Several pulls in a step read for the same step.
   Task<PulledRows> pull(TrainerId trainer, Tensor ids, Compression how);
   /// For anybody: the values of now.
-  Tensor read(Tensor ids);
+  Task<Tensor> read(Tensor ids);
   /// A gradient [k, width] for distinct rows, which may be none. `invalid`, with nothing changed: other
   /// shapes, rows that are not here, elements that are not finite, and as unpack() and Consistency::push.
-  Pushed push(TrainerId trainer, VersionStamp stamp, Tensor ids, Packed gradients, double weight);
+  Task<Pushed> push(TrainerId trainer, VersionStamp stamp, Tensor ids, Packed gradients, double weight);
   /// The same with the gradients that the context of this call has for the rows that the trainer has pulled
   /// in it.
-  Pushed push_context(TrainerId trainer, VersionStamp stamp, double weight);
+  Task<Pushed> push_context(TrainerId trainer, VersionStamp stamp, double weight);
   /// Of the gradients that push_context() would take, each trainer's by itself: gradients_of()
   /// (parallel/server/served_gradients.h).
   std::vector<double> gradient_sizes(bool largest);
@@ -69,6 +69,9 @@ class Table final : public ServerBase {
   void load(ValueMap saved) override;
   void update(optim::Optimizer& optimizer, const std::vector<Contribution>& contributions) override;
   void set_previous(Rows previous);
+  Pushed take_rows(const TrainerId& trainer, const VersionStamp& stamp, const Tensor& ids, Packed gradients,
+                   double weight);
+  Pushed take_context(const TrainerId& trainer, const VersionStamp& stamp, double weight);
   void gone(const std::string& trainer) override { recorded_.erase(trainer); }
   Tensor here(const Tensor& ids) const;
   Tensor values(const Tensor& ids, bool previous) const;

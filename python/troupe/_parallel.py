@@ -148,7 +148,8 @@ class Pipelines(_AnyPipeline):
 
 def serve(tensors, cluster, on, **options):
     """Puts tensors, or a module's parameters, into servers on a worker or several. Options: policy ("bsp", "ssp(3)", "async", ...),
-    trainers, optimizer (a name) and its options (lr, ...), lr_by_delay, block_bytes."""
+    trainers, optimizer (a name) and its options (lr, ...), lr_by_delay, block_bytes,
+    and backup: a worker whose servers go on when one of these is lost."""
     if hasattr(tensors, "parameters"):
         tensors = list(tensors.parameters())
     return _core.serve_tensors(cluster._core, tensors, on, **options)

@@ -36,11 +36,14 @@ struct Gathered {
   Given given;
 };
 
+// Servers that stand by for others: a checkpoint has the first ones, and both are loaded from that.
+enum class Backups { left_out, too };
+
 // Calls f(cell, gathered) in the mailbox of every actor of the worker; `done` with all that came of it, or
 // fails the call with the first error.
 void in_all_mailboxes(const actors::Worker& worker, const Ref<actors::Invocation>& call,
                       const std::function<void(ActorCell&, Gathered&)>& f,
-                      const std::function<void(Gathered&)>& done) {
+                      const std::function<void(Gathered&)>& done, Backups backups = Backups::left_out) {
   const auto cells = worker.actors().all();
   auto all = std::make_shared<Gathered>(cells.size());
   const auto end = [call, done](Gathered& g) {
@@ -52,19 +55,22 @@ void in_all_mailboxes(const actors::Worker& worker, const Ref<actors::Invocation
   if (cells.empty()) return end(*all);
   for (const auto& cell : cells)
     cell->post(
-        [cell, all, f, end] {
+        [cell, all, f, end, backups] {
           std::optional<Error> failure;
+          const troupe::parallel::ServerBase* server = nullptr;
+          bool counts = true;
           try {
-            f(*cell, *all);
+            server = dynamic_cast<const troupe::parallel::ServerBase*>(&cell->object());
+            counts = !server || !server->is_standing_by();
+            if (counts || backups == Backups::too) f(*cell, *all);
           } catch (...) {
             failure = current_error();
           }
           {
             std::lock_guard lock(all->mutex);
             if (failure && !all->failure) all->failure = std::move(failure);
-            all->actors.paths.push_back(cell->path());
-            if (const auto* server = dynamic_cast<const troupe::parallel::ServerBase*>(&cell->object()))
-              all->actors.repeat = all->actors.repeat && server->repeats();
+            if (counts) all->actors.paths.push_back(cell->path());
+            if (server) all->actors.repeat = all->actors.repeat && server->repeats();
             if (--all->missing > 0) return;
           }
           end(*all);
@@ -316,8 +322,9 @@ void JobSaver::load(const Ref<actors::Invocation>& call, const std::string& job,
         }
         look_for_changes(cell);
       };
-      in_all_mailboxes(worker_, call, load_one,
-                       [call](Gathered& all) { kLoadCheckpoint.answer(*call, std::move(all.actors)); });
+      in_all_mailboxes(
+          worker_, call, load_one,
+          [call](Gathered& all) { kLoadCheckpoint.answer(*call, std::move(all.actors)); }, Backups::too);
     } catch (...) {
       call->fail(current_error());
     }

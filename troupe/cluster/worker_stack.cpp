@@ -15,6 +15,7 @@
 #include "parallel/mesh/actor_mesh.h"
 #include "parallel/pipeline/stage/stage_work.h"
 #include "parallel/server/consistency/staleness_metrics.h"
+#include "parallel/server/server_backup.h"
 #include "parallel/tensor/meetings.h"
 #include "parallel/tensor/whole_model.h"
 #include "troupe/watch/report_text.h"
@@ -34,6 +35,7 @@ std::shared_ptr<internal::rref::RefTable> install_layers(internal::actors::Worke
   internal::collective::GroupEngine::of(worker).record_by(engine.group_gradients());
   internal::install_modules(worker);
   parallel::install_replicas(worker);
+  parallel::install_server_backups(worker);
   parallel::install_pipeline(worker);
   parallel::StalenessMetrics::install(worker);
   parallel::install_meshes(worker);

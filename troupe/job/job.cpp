@@ -20,7 +20,6 @@
 #include "data/checkpoint/checkpoint_files.h"
 #include "net/rendezvous.h"
 #include "ops/environment.h"
-#include "troupe/attempt/attempts.h"
 #include "troupe/checkpoint/job_saver.h"
 #include "troupe/checkpoint/rehearsal.h"
 #include "troupe/job/committer.h"
@@ -351,6 +350,7 @@ void Job::Parts::settle() {
     pools.emplace(*cluster_, cluster_->worker().clock().now() + kRest);
     has_pools_ = !pools->none();
     workers_.moved(pools->where(), internal::JobWorkers::Newcomers::no);
+    workers_.follow_servers();
   }
   auto problem = rest(kRest);
   if (!problem) return advance(Event::at_rest);

@@ -9,6 +9,7 @@
 
 #include "actors/worker/service.h"
 #include "actors/worker/worker.h"
+#include "parallel/server/server_backup.h"
 #include "troupe/attempt/attempts.h"
 #include "troupe/cluster/cluster.h"
 
@@ -34,6 +35,13 @@ class JobWorkers {
         layout->erase(path);
       else
         (*layout)[path] = worker;
+  }
+
+  /// Backups have the paths of the servers that they go on for.
+  void follow_servers() {
+    if (!cluster_) return;
+    for (auto& [path, worker] : troupe::parallel::moved_servers(cluster_->worker()))
+      moved({{path, worker}}, Newcomers::no);
   }
 
   int64_t world() const { return cluster_ ? static_cast<int64_t>(cluster_->workers().size()) : 1; }

@@ -2,6 +2,8 @@
 // BSP step; then those left go on.
 #include <signal.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <thread>
 
@@ -64,7 +66,11 @@ struct Trainer : Actor {
       if (step == kFatal && point == "server pulled") bomb.tell<&Bomb::explode>();
       if (step == kFatal && point == "server held") {
         const auto never = bomb.call<&Bomb::wait_and_explode>(served);
-        co_await never;
+        try {
+          co_await never;
+        } catch (const Error&) {
+          if (served.backups.empty()) throw;
+        }
       }
       const auto pushed = client.push({sub(w[0], 1.0)});
       if (step == kFatal && point == "server closing") bomb.tell<&Bomb::explode>();
@@ -83,12 +89,13 @@ struct Trainer : Actor {
 
 // Trains on all workers but the server's; says what became of each trainer, and of the values.
 void train(Cluster& cluster, const std::string& server, const std::string& policy,
-           const std::string& victim = "", const std::string& point = "") {
+           const std::string& victim = "", const std::string& point = "", const std::string& backup = "") {
   const auto living = cluster.workers();
   const parallel::Served served = parallel::serve(cluster.here(), {server}, {zeros({1000})},
                                                   {.options = {{"lr", 0.5}},
                                                    .policy = parallel::ServerPolicy::parse(policy),
-                                                   .trainers = static_cast<int64_t>(living.size()) - 1});
+                                                   .trainers = static_cast<int64_t>(living.size()) - 1,
+                                                   .backup = backup});
   const auto bomb = cluster.spawn<Bomb>(server);
   std::vector<RRef<Trainer>> trainers;
   std::vector<std::pair<std::string, Future<int64_t>>> runs;
@@ -108,10 +115,14 @@ void train(Cluster& cluster, const std::string& server, const std::string& polic
       say("trainer of " + name + ": " + std::string(troupe::name(result.error().kind())) + " of " +
           result.error().worker());
   }
-  if (victim == server) return;
+  if (victim == server && backup.empty()) return;
   const double value = parallel::read(served).get()[0].mean().item();
   say("learnt " + std::string(std::abs(value - 1) < 0.01 ? "it" : std::to_string(value)));
-  if (!victim.empty()) say("said " + parallel::report(served).get()[0].last_loss);
+  const auto report = parallel::report(served).get()[0];
+  if (!victim.empty()) say("said " + report.last_loss);
+  if (!backup.empty())
+    say(fmt::format("version {}, {} delays, {} late, {}", report.version, report.delays.size(), report.late,
+                    report.backup));
 }
 
 // Waits until nothing is left on the workers that live; a leak hangs.
@@ -123,8 +134,9 @@ void all_zero(Cluster& cluster) {
         std::this_thread::yield();
 }
 
-void run(Cluster& cluster, const std::string& victim, const std::string& point, const std::string& policy) {
-  train(cluster, "w1", policy, victim, point);
+void run(Cluster& cluster, const std::string& victim, const std::string& point, const std::string& policy,
+         const std::string& backup) {
+  train(cluster, "w1", policy, victim, point, backup);
   // Another worker may have noticed first, and its answer have come before our own link broke.
   for (bool lost = false; !lost; std::this_thread::yield()) {
     const auto living = cluster.workers();
@@ -140,12 +152,14 @@ void run(Cluster& cluster, const std::string& victim, const std::string& point, 
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string victim = "w1", point = "server held", policy = "bsp";
+  std::string victim = "w1", point = "server held", policy = "bsp", backup;
   tools::Flags flags("server_killed", "One process of a parameter server kills itself, the others go on.");
   flags.add("--victim", victim, "who", {"w1", "w2", "w3"})
       .add("--point", point, "when",
            {"pulled", "held", "pushing", "pushed", "server pulled", "server held", "server closing"})
+      .add("--backup", backup, "of the server, on that worker")
       .add("--policy", policy, "as parallel::ServerPolicy::parse() takes it");
   if (auto code = flags.parse(argc, argv)) return *code;
-  return launch(hosting<Bomb, Trainer>(), [&](Cluster& cluster) { run(cluster, victim, point, policy); });
+  return launch(hosting<Bomb, Trainer>(),
+                [&](Cluster& cluster) { run(cluster, victim, point, policy, backup); });
 }

@@ -36,7 +36,8 @@ constexpr HelpEntry kGlobals[] = {
      "Draws the last step of a pipeline as SVG, and says what it did."},
     {"serve", "serve(tensors, options) -> served",
      "Puts tensors, or a module's parameters, into servers. Options: on (a worker or several), policy (bsp, "
-     "ssp(3), async, quorum(2), delayed, local(8)), trainers, optimizer and its options."},
+     "ssp(3), async, quorum(2), delayed, local(8)), trainers, optimizer and its options, backup (a worker "
+     "whose servers go on when one of these is lost)."},
     {"group", "group([members[, name]]) -> group",
      "A process group of actors, group{a, b}, or of workers, group{\"w1\", \"w2\"}; of all workers, if there "
      "is no list. It goes to actors as an argument, and the script does the part of its own worker."},
