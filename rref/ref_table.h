@@ -180,8 +180,8 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   bool detached_ TROUPE_GUARDED_BY(mutex_) = false;
   OwnerTable owner_ TROUPE_GUARDED_BY(mutex_);
   HolderTable holder_ TROUPE_GUARDED_BY(mutex_);
-  std::map<std::thread::id, std::vector<std::string>> paths_ TROUPE_GUARDED_BY(mutex_);  // of SpawnAs, from
-                                                                                         // the last on
+  // The paths that SpawnAs has given, the next one last.
+  std::map<std::thread::id, std::vector<std::string>> paths_ TROUPE_GUARDED_BY(mutex_);
   std::map<std::string, int64_t> counts_ TROUPE_GUARDED_BY(mutex_);  // of things that the program named
   std::unordered_map<uint64_t, Pin> pins_ TROUPE_GUARDED_BY(mutex_);
   uint64_t last_pin_ TROUPE_GUARDED_BY(mutex_) = 0;

@@ -38,7 +38,7 @@ inline void check_servers(size_t servers, const std::string& what) {
 
 inline bool is_lost(const AnyRef& actor) { return bool(actor.worker().members().absence(actor.owner())); }
 
-/// Of each server, or of its backup, if it is lost. `served`: a Served or ServedTable.
+/// The servers, or their backups, where they are lost. `served`: a Served or ServedTable.
 template <class Served>
 auto servers_now(const Served& served) {
   auto now = served.servers;
