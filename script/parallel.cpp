@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "optim/optimizer.h"
+#include "parallel/mesh/actor_mesh.h"
+#include "parallel/module/mesh_module.h"
 #include "script/operators.h"
 #include "script/options.h"
 
@@ -109,6 +111,68 @@ class StageModules final : public parallel::MeshActors {
   std::vector<AnyRef> now_;
 };
 
+// A number, or the fields of ExpertsOptions beside it.
+void take_experts(Options& options, parallel::CutOptions& cut) {
+  Value given = options.take("experts", Value());
+  if (given.is_null()) return;
+  if (const auto* count = given.get_if<int64_t>()) given = ValueMap{{"count", *count}};
+  auto* map = given.get_if<ValueMap>();
+  if (!map)
+    throw_invalid(
+        "[pipelines] option experts: expected their number, or {count = 8, top_k = 2, capacity = 1.25, "
+        "normalize = true, shared = 0}, got " +
+        given.describe());
+  Options fields(std::move(*map), "[pipelines] experts:");
+  cut.experts = fields.take("count", cut.experts);
+  cut.top_k = fields.take("top_k", std::min<int64_t>(cut.top_k, std::max<int64_t>(cut.experts, 1)));
+  cut.capacity = fields.take("capacity", cut.capacity);
+  cut.normalize = fields.take("normalize", cut.normalize);
+  cut.shared = fields.take("shared", cut.shared);
+  fields.end();
+  if (cut.experts < 1)
+    throw_invalid(fmt::format("[pipelines] experts: count is {}, expected at least 1", cut.experts));
+}
+
+parallel::CutOptions cut_options(Options& options, const std::string& stages) {
+  parallel::CutOptions cut{.stages = stages};
+  const std::string way = options.take("context", std::string("heads"));
+  if (way != "heads" && way != "ring")
+    throw_invalid(fmt::format("[pipelines] context is heads or ring, got {:?}", std::string_view(way)));
+  cut.ring = way == "ring";
+  take_experts(options, cut);
+  return cut;
+}
+
+// Whether the layers of modules are cut over the mesh; `invalid` for a dimension that means nothing to them.
+bool cuts_layers(const Mesh& mesh, const parallel::PipelinesDims& dims, const parallel::CutOptions& cut) {
+  bool cuts = cut.experts > 0;
+  for (const MeshDim& dim : mesh.dims()) {
+    if (dim.name == dims.stages || dim.name == dims.replicas) continue;
+    if (dim.name != "tp" && dim.name != "cp" && dim.name != "ep")
+      throw_invalid(fmt::format(
+          "[pipelines] modules have no use for dimension {}: they know {}, {}, tp, cp and ep; give an actor "
+          "for each point of the mesh",
+          dim.name, dims.stages, dims.replicas));
+    if (dim.name == "ep" && dim.size > 1 && !cut.experts)
+      throw_invalid(
+          "[pipelines] dimension ep divides experts: give their number, {experts = 8}, or call it dp");
+    cuts = cuts || dim.size > 1;
+  }
+  return cuts;
+}
+
+// A module's part at each point of the mesh.
+std::shared_ptr<parallel::MeshActors> cut_modules_on(Session& session, const Mesh& mesh,
+                                                     const ValueList& stages,
+                                                     const parallel::PipelineOptions& options,
+                                                     const parallel::CutOptions& cut) {
+  if (options.shard == parallel::Shard::all)
+    throw_invalid(
+        "[pipelines] shard all divides whole layers over replicas, and those of this mesh are cut: use "
+        "state or gradients");
+  return parallel::spawn<parallel::MeshModule>(session.cluster().here(), mesh, stages, cut).shared();
+}
+
 bool has_method(const std::vector<Entry>& methods, const std::string& name) {
   return std::ranges::find(methods, name, &Entry::name) != methods.end();
 }
@@ -144,16 +208,25 @@ std::unique_ptr<MeshPipelines> make_pipelines(Session& session, const Mesh& mesh
   parallel::Stage method;
   method.part.method = options.take("method", std::string("forward"));
   const std::string loss = options.take("loss", std::string());
+  const parallel::CutOptions cut = cut_options(options, dims.stages);
   options.end();
   if (stages.empty()) throw_invalid("[pipelines] there are no stages");
   std::vector<AnyRef> actors;
-  std::shared_ptr<StageModules> modules;
+  std::shared_ptr<parallel::MeshActors> modules;
   if (stages.front().get_if<RefValue>()) {
+    if (cut.experts || cut.ring)
+      throw_invalid(
+          "[pipelines] options context and experts are for modules; the stages are actors, which cut their "
+          "layers themselves");
     for (Value& actor : stages) actors.push_back(Codec<AnyRef>::from(std::move(actor)));
   } else {
     check_stages(MeshPoints(mesh.dims()), stages, dims.stages);
-    modules = std::make_shared<StageModules>(session, mesh, std::move(stages), dims.stages,
-                                             out.shard == parallel::Shard::all ? "ShardedModule" : "Module");
+    if (cuts_layers(mesh, dims, cut))
+      modules = cut_modules_on(session, mesh, stages, out, cut);
+    else
+      modules =
+          std::make_shared<StageModules>(session, mesh, std::move(stages), dims.stages,
+                                         out.shard == parallel::Shard::all ? "ShardedModule" : "Module");
     actors = modules->all();
   }
   const std::vector<Entry> methods = session.methods(actors.front());

@@ -26,9 +26,11 @@ struct MeshPipelines {
   std::shared_ptr<const struct LanguageModel> language = nullptr;  ///< that they train, if it is one
 };
 /// Pipelines on a mesh of workers. `stages`: a module's specification for each stage, of which each of its
-/// workers gets a "Module", or with Shard::all a "ShardedModule"; or actors, one for each point of the mesh.
-/// The options of make_pipeline(), and shard, gather, reduce ("use" or "step"), method ("forward"), stages
-/// and replicas (the dimensions, "pp" and "dp"); loss: a method of the actors, or an operator.
+/// workers gets a "Module", or with Shard::all a "ShardedModule", or where the mesh cuts layers ("tp", "cp",
+/// "ep") its part of a parallel::MeshModule; or actors, one for each point of the mesh. The options of
+/// make_pipeline(), and shard, gather, reduce ("use" or "step"), method ("forward"), stages and replicas (the
+/// dimensions, "pp" and "dp"), context ("heads" or "ring"), experts (a number, or a map); loss: a method of
+/// the actors, or an operator.
 std::unique_ptr<MeshPipelines> make_pipelines(Session& session, const Mesh& mesh, ValueList stages,
                                               ValueMap options);
 

@@ -12,6 +12,7 @@
 #include "core/base/mutex.h"
 #include "core/value/owned_number.h"
 #include "parallel/data/replica.h"
+#include "parallel/module/mesh_module.h"
 #include "parallel/pipeline/driver_loss.h"
 #include "parallel/pipeline/micro_batch.h"
 #include "parallel/pipeline/runner.h"
@@ -430,6 +431,8 @@ Future<std::vector<Value>> Pipeline::forward_async(std::vector<Value> batch, con
   });
 }
 
-internal::actors::TypeRegistry builtin_actors() { return hosting<Runner, DriverLoss, ShardedModule>(); }
+internal::actors::TypeRegistry builtin_actors() {
+  return hosting<Runner, DriverLoss, ShardedModule, MeshModule>();
+}
 
 }  // namespace troupe::parallel

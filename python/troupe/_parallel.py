@@ -115,18 +115,25 @@ class Pipeline(_AnyPipeline):
 
 class Pipelines(_AnyPipeline):
     """A model in stages on a mesh of workers, cluster.mesh({"dp": 2, "pp": 2}): a module for each stage, of which each replica trains on
-    its rows; or actors, one for each point. Options: those of Pipeline, shard, gather, reduce, method, stages, replicas. With shard="all"
-    the workers draw the initial values, which draw=True agrees to."""
+    its rows; or actors, one for each point. Along "tp" and "cp" TransformerEncoderLayer and MultiheadAttention in the Sequential of a stage
+    are cut by heads and by time (context="heads" or "ring"); along "ep" lie experts (experts=8, or {"count": 8, "top_k": 2, "capacity":
+    1.25, "shared": 0}) in the place of a layer's two Linear. Options: those of Pipeline, shard, gather, reduce, method, stages, replicas,
+    context, experts. With shard="all", or experts, the workers draw the initial values, which draw=True agrees to."""
 
     def __init__(self, stages, mesh, draw=False, **options):
         stages = list(stages)
         modules = stages and hasattr(stages[0], "_troupe_spec")
-        if modules and not draw and options.get("shard") == "all":
-            raise TypeError('Pipelines(shard="all") has the workers draw the initial values, not those of the modules: write draw=True')
+        if modules and not draw and (options.get("shard") == "all" or options.get("experts")):
+            which = 'shard="all"' if options.get("shard") == "all" else "experts=..."
+            raise TypeError("Pipelines(%s) has the workers draw the initial values, not those of the modules: write draw=True" % which)
         self._core = _core.pipelines(mesh, stages, **options)
         if modules and not draw:
             for actor, stage in zip(self.actors(), mesh.coordinates(options.get("stages", "pp"))):
-                actor.load_state_dict(stages[stage].state_dict())
+                state = stages[stage].state_dict()
+                if actor.type.endswith("MeshModule"):  # of which it has a part
+                    actor.load_stage(state).result()
+                else:
+                    actor.load_state_dict(state)
                 actor.train(stages[stage].training)
 
     @property

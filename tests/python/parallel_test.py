@@ -117,6 +117,47 @@ class Parallel(unittest.TestCase):
                 opt.step()
         self.assertLess(losses[-1], losses[0])
 
+    def test_pipelines_cut_layers_over_a_mesh(self):
+        def net():
+            troupe.manual_seed(5)
+            layer = [nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True, norm_first=True) for _ in range(2)]
+            return nn.Sequential(nn.Linear(3, 8), *layer, nn.Linear(8, 3))
+        troupe.manual_seed(6)
+        x, y = troupe.randn(4, 5, 3), troupe.randn(4, 5, 3)
+
+        def losses(cuts, draw=False, **options):
+            dims = {"pp": 1, **cuts}
+            whole, count = net(), 1
+            for size in dims.values():
+                count *= size
+            stages = [whole] if dims["pp"] == 1 else [whole[:2], whole[2:]]
+            mesh = self.cluster.mesh(dims, ["w%d" % (i + 1) for i in range(count)])
+            troupe.manual_seed(5)  # what workers draw
+            p = troupe.Pipelines(stages, mesh, draw=draw, micro_batches=2, loss="mse_loss", **options)
+            opt, out = troupe.optim.AdamW(p, lr=0.05), []
+            for _ in range(4):
+                with self.cluster.context():
+                    out.append(p.step(x, y).result()["loss"])
+                    opt.step()
+            return out
+        whole, opt, want = net(), None, []
+        opt = troupe.optim.AdamW(whole.parameters(), lr=0.05)
+        for _ in range(4):
+            opt.zero_grad()
+            loss = F.mse_loss(whole(x), y)
+            loss.backward()
+            opt.step()
+            want.append(loss.item())
+        self.close(losses({"tp": 2}), want)
+        self.close(losses({"pp": 2, "cp": 2}, context="ring"), want)
+        self.close(losses({"tp": 2, "cp": 2}), want)
+        self.close(losses({"cp": 2}, draw=True), losses({}, draw=True))
+        with self.assertRaisesRegex(TypeError, "has the workers draw the initial values"):
+            losses({}, experts=3)
+        mixed = losses({}, draw=True, experts=3)
+        self.assertLess(mixed[-1], mixed[0])
+        self.close(losses({"ep": 2, "pp": 2}, draw=True, experts={"count": 3}), mixed)
+
     def test_groups(self):
         g = self.cluster.group(["w0"])
         self.assertEqual((len(g), g.rank(), g.label(0)), (1, 0, "w0"))

@@ -119,6 +119,59 @@ TEST_CASE("in the shell pipelines take actors, one for each point of the mesh, a
   )lua") == "");
 }
 
+TEST_CASE("in the shell pipelines on a mesh cut transformer layers along tp, cp and ep") {
+  CHECK(run(R"lua(
+    local function layer(width)
+      return nn.transformer_encoder_layer{width = width, heads = 2, dim_feedforward = 12, dropout = 0, causal = true,
+                                          norm_first = true}
+    end
+    local stages = {{nn.embedding(7, 4), layer(4)}, {layer(4), nn.layer_norm{4}, nn.linear(4, 7)}}
+    local one = {{nn.embedding(7, 4), layer(4), layer(4), nn.layer_norm{4}, nn.linear(4, 7)}}
+    local ids = ops.remainder(ops.arange(0, 20) * 3 + 1, 7):reshape{4, 5}
+    local aims = ops.one_hot(ops.remainder(ids * 3 + 1, 7), 7):to("float32")
+    local function trained(dims, stages, options)
+      manual_seed(3)
+      local workers = {}
+      local count = 1
+      for _, dim in ipairs(dims) do count = count * dim[2] end
+      for w = 1, count do workers[w] = "w" .. (w - 1) end
+      options.loss, options.micro_batches = "mse_loss", 2
+      local p = pipelines(mesh(dims, workers), stages, options)
+      local opt, losses = optim.adam(p, {lr = 0.02}), {}
+      for _ = 1, 4 do
+        local step <close> = context()
+        losses[#losses + 1] = p:step(ids, aims):get().loss
+        opt:step(step)
+      end
+      return losses, p
+    end
+    local function follow(want, dims, stages, options)
+      local got, p = trained(dims, stages, options)
+      for i, loss in ipairs(want) do
+        assert(math.abs(got[i] - loss) < 2e-5 * loss, ("%s: step %d, %.7f not %.7f"):format(tostring(p), i, got[i], loss))
+      end
+      return p
+    end
+    local want = trained({{"pp", 1}}, one, {})
+    assert(want[4] < want[1])
+    local p = follow(want, {{"tp", 2}, {"pp", 2}}, stages, {})
+    assert(p:actors()[1].type:find("MeshModule$"), p:actors()[1].type)
+    assert(p:actors()[2]:state_dict()["2.self_attn.in_proj_weight"]:size(0) == 6)
+    for _, way in ipairs{"heads", "ring"} do
+      follow(want, {{"cp", 4}, {"pp", 1}}, one, {context = way})
+      follow(want, {{"pp", 2}, {"cp", 2}}, stages, {context = way})
+      follow(want, {{"dp", 2}, {"pp", 1}, {"cp", 2}}, one, {context = way, shard = "state"})
+    end
+    follow(want, {{"pp", 1}, {"cp", 2}, {"tp", 2}}, one, {})
+    local experts = trained({{"pp", 1}}, one, {experts = {count = 3, top_k = 2}})
+    assert(experts[4] < experts[1] and experts[1] ~= want[1])
+    follow(experts, {{"pp", 1}, {"ep", 3}}, one, {experts = 3})
+    follow(experts, {{"pp", 1}, {"ep", 2}, {"cp", 2}}, one, {experts = 3, context = "ring"})
+    p = follow(experts, {{"pp", 2}, {"ep", 2}}, stages, {experts = 3})
+    assert(p:actors()[1]:state_dict()["1.experts.w1"]:size(0) == 2)
+  )lua") == "");
+}
+
 TEST_CASE("in the shell what pipelines cannot be made of is refused") {
   const auto refused = [](const std::string& script, const std::string& why) {
     INFO(script);
@@ -132,6 +185,16 @@ TEST_CASE("in the shell what pipelines cannot be made of is refused") {
           "1 values of 4 actors");
   refused("pipelines(mesh{{'pp', 4}}, {spawn('Squasher', 'w0')})", "has no method");
   const std::string four = "local l = nn.linear(3, 3) pipelines(mesh{{'pp', 4}}, {l, l, l, l}, ";
+  const std::string layer = "nn.transformer_encoder_layer{width = 4, heads = 2}";
+  refused("pipelines(mesh{{'pp', 1}, {'xp', 4}}, {nn.linear(3, 3)})", "no use for dimension xp");
+  refused("pipelines(mesh{{'pp', 1}, {'tp', 4}}, {nn.linear(3, 3)}):report()", "has none that are cut");
+  refused("pipelines(mesh{{'pp', 1}, {'ep', 4}}, {" + layer + "})", "give their number, {experts = 8}");
+  refused("pipelines(mesh{{'pp', 1}, {'cp', 4}}, {{" + layer + "}}):report()", "give .dropout = 0");
+  refused("pipelines(mesh{{'pp', 1}, {'tp', 4}}, {{" + layer + "}}, {shard = 'all'})",
+          "use state or gradients");
+  refused("pipelines(mesh{{'pp', 1}, {'cp', 4}}, {{" + layer + "}}, {context = 'circle'})", "heads or ring");
+  refused("pipelines(mesh{{'pp', 4}}, {nn.linear(3, 3)}, {experts = 'all'})", "expected their number");
+  refused("pipelines(mesh{{'pp', 4}}, {nn.linear(3, 3)}, {experts = {cont = 2}})", "did you mean \"count\"");
   refused(four + "{shard = 'some'})", "expected none, state, gradients or all");
   refused(four + "{gather = 'never'})", "expected use or step");
   refused(four + "{los = 'mse_loss'})", "did you mean \"loss\"");

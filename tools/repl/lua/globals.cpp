@@ -29,9 +29,13 @@ constexpr HelpEntry kGlobals[] = {
      "gpipe, zb-h1, ...), micro_batches, chunks, checkpoint, timeout, loss (an operator)."},
     {"pipelines", "pipelines(mesh, stages[, options]) -> pipelines",
      "A model in stages on a mesh of workers, mesh({{\"dp\", 2}, {\"pp\", 2}}): a module for each stage "
-     "(dimension pp), of which each replica (dp) trains on its rows; or actors, one for each point. Options: "
+     "(dimension pp), of which each replica (dp) trains on its rows; or actors, one for each point. Along tp "
+     "and cp transformer_encoder_layer and multihead_attention in the list of a stage are cut, by heads and "
+     "by time; along ep lie experts. Options: "
      "those of pipeline, shard, gather and reduce of data_parallel, method, stages and replicas (the "
-     "dimensions), loss (a method of the actors, or an operator)."},
+     "dimensions), loss (a method of the actors, or an operator), context (heads or ring: how ranks along cp "
+     "attend), experts (how many a transformer layer has in the place of its two linear ones, or {count = 8, "
+     "top_k = 2, capacity = 1.25, normalize = true, shared = 0})."},
     {"timeline", "timeline(pipeline[, file]) -> text",
      "Draws the last step of a pipeline as SVG, and says what it did."},
     {"serve", "serve(tensors, options) -> served",
