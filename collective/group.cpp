@@ -47,7 +47,7 @@ void check_options(Collective c, const CollectiveOptions& options) {
     throw_invalid("[" + std::string(name(c)) +
                   "] nothing is reduced: leave out .op = ReduceOp::" + std::string(name(options.op)));
   const bool divides = c == Collective::reduce_scatter || c == Collective::scatter ||
-                       c == Collective::gather || c == Collective::all_gather;
+                       c == Collective::gather || c == Collective::all_gather || c == Collective::all_to_all;
   if (!divides && !options.rows.empty())
     throw_invalid("[" + std::string(name(c)) + "] nothing is divided into rows: leave out .rows");
 }
@@ -306,7 +306,7 @@ Future<Tensor> Group::all_gather(Tensor x, const CollectiveOptions& options) con
 Future<Tensors> Group::all_to_all(Tensors xs, const CollectiveOptions& options) const {
   return start<Tensors>(
       *this, Collective::all_to_all, options, 0, std::move(xs),
-      [](Tensors all, Standing at) { return std::tuple(all_to_all_of(std::move(all), at)); });
+      [&](Tensors all, Standing at) { return std::tuple(all_to_all_of(std::move(all), options.rows, at)); });
 }
 
 Future<void> Group::barrier(const CollectiveOptions& options) const {

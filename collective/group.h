@@ -39,7 +39,9 @@ struct CollectiveOptions {
   /// One of those that Group::print() names, such as "ring"; empty: the best for the size.
   std::string way = {};
   /// How many rows each rank has of it, for reduce_scatter, scatter, gather and all_gather. Empty: they are
-  /// divided as evenly as they can be, and gathered as they are.
+  /// divided as evenly as they can be, and gathered as they are. For all_to_all, in `ranks * ranks` numbers,
+  /// what rank 0 sends to each rank, then what rank 1 sends, and so on. Where ranks give them they need not
+  /// tell each other first, which takes a round.
   std::vector<int64_t> rows = {};
   /// False: no gradient goes through it, as under NoGradGuard.
   bool gradients = true;

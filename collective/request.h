@@ -48,6 +48,7 @@ struct Description {
   std::vector<int64_t> rows;  ///< its own, or for each rank; of a gather also those that it was told of all
   /// Of a tensor on a device.
   std::optional<DevicePlace> place = {};
+  std::vector<int64_t> of_all = {};  ///< of an all_to_all: what it was told that each rank sends to each
 };
 /// A rank and its tensors.
 struct Described {
@@ -61,7 +62,8 @@ struct Described {
 Described gather_of(Collective c, Tensor x, size_t root, const std::vector<int64_t>& rows, Standing at);
 /// Of a rank that is not the root only the device of `x` counts.
 Described scatter_of(Tensor x, size_t root, const std::vector<int64_t>& rows, Standing at);
-Described all_to_all_of(Tensors xs, Standing at);
+/// `rows`: what each rank sends to each, that the rank was told; may be empty.
+Described all_to_all_of(Tensors xs, const std::vector<int64_t>& rows, Standing at);
 /// Those of all, if the rank was told them and need not hear them.
 std::optional<std::vector<Description>> known_to_all(const Described& own, Standing at);
 /// In which they tell each other.

@@ -36,7 +36,7 @@ Described scatter_of(Tensor x, size_t root, const std::vector<int64_t>& rows, St
           {internal::lazy_copy(x)}};
 }
 
-Described all_to_all_of(Tensors xs, Standing at) {
+Described all_to_all_of(Tensors xs, const std::vector<int64_t>& rows, Standing at) {
   if (xs.size() != at.ranks)
     throw_invalid(
         fmt::format("[all_to_all] {} tensors for {} ranks: bring one for each", xs.size(), at.ranks));
@@ -49,16 +49,33 @@ Described all_to_all_of(Tensors xs, Standing at) {
     d.description.rows.push_back(rows_of(x));
     d.brings.push_back(internal::lazy_copy(x));
   }
+  if (rows.empty()) return d;
+  const std::vector<int64_t>& mine = d.description.rows;
+  const bool fits = rows.size() == at.ranks * at.ranks && std::ranges::min(rows) >= 0;
+  if (!fits ||
+      !std::equal(mine.begin(), mine.end(), rows.begin() + static_cast<ptrdiff_t>(at.rank * at.ranks)))
+    throw_invalid(
+        fmt::format("[all_to_all] .rows = {} for {} ranks, of which rank {} brings {}: give {} numbers, what "
+                    "rank 0 sends to each rank, then what rank 1 sends, and so on",
+                    rows_text(rows), at.ranks, at.rank, rows_text(mine), at.ranks * at.ranks));
+  total_rows("all_to_all", rows, d.description.row);
+  d.description.of_all = rows;
   return d;
 }
 
 // Of rows without elements nobody would hear that ranks were told different numbers.
 std::optional<std::vector<Description>> known_to_all(const Described& own, Standing at) {
   const Description& d = own.description;
-  if (d.collective != Collective::all_gather || d.rows.size() != at.ranks || !d.row.numel() ||
-      !own.device().is_cpu())
-    return {};
+  if (!d.row.numel() || !own.device().is_cpu()) return {};
   std::vector<Description> all(at.ranks, d);
+  if (d.collective == Collective::all_to_all && !d.of_all.empty()) {
+    for (size_t k = 0; k < at.ranks; ++k) {
+      const auto from = d.of_all.begin() + static_cast<ptrdiff_t>(k * at.ranks);
+      all[k].rows = {from, from + static_cast<ptrdiff_t>(at.ranks)};
+    }
+    return all;
+  }
+  if (d.collective != Collective::all_gather || d.rows.size() != at.ranks) return {};
   for (size_t k = 0; k < at.ranks; ++k) all[k].rows = {d.rows[k]};
   return all;
 }

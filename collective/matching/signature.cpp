@@ -24,7 +24,8 @@ namespace {
 std::string rows_text(const Signature& s) {
   const Problem& p = s.problem;
   const bool divides = p.collective == Collective::reduce_scatter;
-  if ((!divides && p.collective != Collective::all_gather) || s.shapes.size() != 1) return "";
+  const bool given = p.collective == Collective::all_gather || p.collective == Collective::all_to_all;
+  if ((!divides && !given) || s.shapes.size() != 1) return "";
   Shape row = s.shapes[0];
   if (divides && !row.empty()) row.erase(0);
   if (!row.numel()) return "";
@@ -46,12 +47,15 @@ std::string Signature::text() const {
   std::string all(name(operation()));
   if (before) {
     if (reduction == kOnDevices) return all + " of tensors on a device";
-    return all + (*before == Collective::all_gather ? " without .rows" : "");
+    const bool may_know = *before == Collective::all_gather || *before == Collective::all_to_all;
+    return all + (may_know ? " without .rows" : "");
   }
   if (!reduction.empty()) all += " " + reduction;
   if (problem.collective != Collective::barrier) all += " " + std::string(name(dtype));
   constexpr size_t kShown = 4;
-  const char* first = problem.collective == Collective::all_gather ? " rows of " : " ";
+  const bool of_rows =
+      problem.collective == Collective::all_gather || problem.collective == Collective::all_to_all;
+  const char* first = of_rows ? " rows of " : " ";
   for (size_t i = 0; i < std::min(shapes.size(), kShown); ++i) all += (i ? ", " : first) + shapes[i].str();
   if (shapes.size() > kShown) all += ", ... (" + std::to_string(shapes.size()) + ")";
   all += rows_text(*this);

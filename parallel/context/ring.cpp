@@ -34,18 +34,31 @@ struct Ring {
     s[2] = sequence.sizes()[r];
     return s;
   }
-  // The rank whose keys and values are here before hop i.
-  size_t source(size_t i) const { return (rank + ranks() - i % ranks()) % ranks(); }
+  // The rank whose keys and values are here, or at another rank, before hop i.
+  size_t source(size_t i) const { return source_at(rank, i); }
+  size_t source_at(size_t r, size_t i) const { return (r + ranks() - i % ranks()) % ranks(); }
+  // What each rank sends to each in hop i, of so many tensors.
+  std::vector<int64_t> sent(size_t i, size_t tensors) const {
+    const size_t n = ranks();
+    std::vector<int64_t> all(n * n, 0);
+    for (size_t r = 0; r < n; ++r)
+      all[r * n + (r + 1) % n] = static_cast<int64_t>(tensors) * shape_of(source_at(r, i)).numel();
+    return all;
+  }
 };
 
-// To the next rank; from the one before come as many tensors of that shape.
-Future<Tensors> hop(const Ring& ring, const Meeting& at, size_t i, const Tensors& xs, const Shape& comes) {
+// Hop i: to the next rank; from the one before comes as much of the rank whose turn it is.
+Future<Tensors> hop(const Ring& ring, const Meeting& at, size_t i, const char* what, const Tensors& xs) {
   const NoGradGuard off;
+  const Shape comes = ring.shape_of(ring.source(i + 1));
   const Tensor empty_one = empty({0}, xs[0].options());
   Tensors to(ring.ranks(), empty_one), flat;
   for (const Tensor& x : xs) flat.push_back(ops::reshape(ops::contiguous(x), {x.numel()}));
   to[(ring.rank + 1) % ring.ranks()] = ops::cat(flat, 0);
-  const auto moving = at.group.all_to_all(std::move(to), {.tag = at.of(fmt::format("hop {}", i)).tag});
+  at.count(static_cast<int64_t>(to[(ring.rank + 1) % ring.ranks()].nbytes()));
+  const CollectiveOptions options{.tag = at.of(fmt::format("hop {}{}", i, what)).tag,
+                                  .rows = ring.sent(i, xs.size())};
+  const auto moving = at.group.all_to_all(std::move(to), options);
   const size_t from = (ring.rank + ring.ranks() - 1) % ring.ranks();
   const Future<Tensors> came = moving.then([from, comes, n = xs.size()](const Tensors& all) {
     const NoGradGuard guard;
@@ -157,11 +170,10 @@ Task<Tensors> back(Ring ring, std::shared_ptr<Kept> kept, Tensor grad, Meeting a
   Tensors kv{kept->k.get(), kept->v.get()}, dkv{zero(ring.rank), zero(ring.rank)};
   const size_t n = ring.ranks();
   for (size_t i = 0; i < n; ++i) {
-    const Shape comes = ring.shape_of(ring.source(i + 1));
     Future<Tensors> more;
-    if (i + 1 < n) more = hop(ring, at, 2 * i, kv, comes);
+    if (i + 1 < n) more = hop(ring, at, i, "", kv);
     attend_back(ring, ring.source(i), grad, *kept, kv, dq, dkv);
-    const auto going = hop(ring, at, 2 * i + 1, dkv, comes);
+    const auto going = hop(ring, at, i, " of gradients", dkv);
     if (i + 1 < n) kv = co_await more;
     dkv = co_await going;
   }
@@ -218,7 +230,7 @@ Task<Tensor> ring_attention(Tensor q, Tensor k, Tensor v, Group group, Sequence 
   for (size_t i = 0; i < ring.ranks(); ++i) {
     Future<Tensors> more;
     const bool last = i + 1 == ring.ranks();
-    if (!last) more = hop(ring, ring.at, i, kv, ring.shape_of(ring.source(i + 1)));
+    if (!last) more = hop(ring, ring.at, i, "", kv);
     attend(ring, ring.source(i), own_q, kv, pieces);
     if (!last) kv = co_await more;
   }

@@ -113,8 +113,9 @@ Tensor Experts::whole(const Tensor& weight, const char* name) const {
 }
 
 Tensor Experts::shared(const Tensor& x) const {
-  const Tensor inner = ops::linear(x, whole(shared_w1, "shared_w1"), whole(shared_b1, "shared_b1"));
-  return ops::linear(activated(inner), whole(shared_w2, "shared_w2"), whole(shared_b2, "shared_b2"));
+  const Tensors own = tp::enter({shared_w1, shared_b1, shared_w2, shared_b2}, group_,
+                                group_.size() > 1 ? str() + ".shared" : "");
+  return ops::linear(activated(ops::linear(x, own[0], own[1])), own[2], own[3]);
 }
 
 // What the rank's experts make of the rows that came, which stay in their places.
@@ -145,7 +146,9 @@ Task<Choices> Experts::choices_of_all(std::vector<int64_t> mine) const {
   if (group_.size() <= 1) co_return Choices{mine};
   const tp::Meeting at = tp::MeetingsOfWorker::here("experts")->next(group_, "experts", str());
   const CollectiveOptions options{.tag = at.tag, .rows = std::vector<int64_t>(group_.size(), experts_)};
-  const auto telling = at.group.all_gather(tensor(mine, int64), options);
+  const Tensor told_here = tensor(mine, int64);
+  at.count(static_cast<int64_t>(told_here.nbytes() * (group_.size() - 1)));
+  const auto telling = at.group.all_gather(told_here, options);
   const Tensor told = co_await telling;
   const auto all = told.to_vector<int64_t>();
   Choices of_ranks;
@@ -190,10 +193,12 @@ Task<Mixture> Experts::operator()(Tensor x) {
   std::vector<int64_t> token_of;
   for (const int64_t choice : routes.order) token_of.push_back(choice / k);
   const Tensor from = numbers(token_of, x.device());
-  const auto going =
-      tp::route(ops::index_select(tokens, 0, from), group_, routes.sent, routes.received, str());
+  const auto going = tp::route_known(ops::index_select(tokens, 0, from), group_, routes.rows, str());
   const Tensor came = co_await going;
-  const auto returning = tp::route(own(came, routes), group_, routes.received, routes.sent, str());
+  Choices home = routes.rows;
+  for (size_t k = 0; k < home.size(); ++k)
+    for (size_t r = 0; r < home.size(); ++r) home[k][r] = routes.rows[r][k];
+  const auto returning = tp::route_known(own(came, routes), group_, home, str());
   const Tensor made = co_await returning;
   const Tensor by_weight =
       ops::index_select(ops::reshape(weights, {count * k}), 0, numbers(routes.order, x.device()));

@@ -18,7 +18,7 @@ struct Routes {
   /// The rank's choices that are kept, by number, in the order in which they are sent: by expert, and of one
   /// expert by number. `chosen`: the expert of each choice.
   std::vector<int64_t> order = {};
-  std::vector<int64_t> sent = {}, received = {};  ///< rows to, and from, each rank
+  Choices rows = {};  ///< that each rank sends to each: [from][to]
   /// Rows that come are sorted so, for those of one own expert to follow each other; and how many each has.
   std::vector<int64_t> by_expert = {}, of_expert = {};
 

@@ -28,6 +28,7 @@ struct Conversion {
   // A route has here what comes from each rank, and what goes to each.
   Sizes sizes = {}, to_sizes = {};
   std::string layer = {};
+  std::vector<Sizes> all = {};  // of a route: what each rank sends to each; empty: not known
 
   const char* name() const {
     constexpr const char* names[] = {"enter", "sum",  "gather",   "sum_scatter",
@@ -39,8 +40,27 @@ struct Conversion {
     constexpr Kind kinds[] = {Kind::sum,  Kind::enter, Kind::sum_scatter, Kind::gather,
                               Kind::join, Kind::cut,   Kind::exchange,    Kind::route};
     const Kind k = kinds[static_cast<int>(kind)];
-    return moves() ? Conversion{k, to_dim, dim, to_sizes, sizes, layer}
+    return moves() ? Conversion{k, to_dim, dim, to_sizes, sizes, layer, transposed(all)}
                    : Conversion{k, dim, to_dim, sizes, to_sizes, layer};
+  }
+  static std::vector<Sizes> transposed(const std::vector<Sizes>& all) {
+    std::vector<Sizes> out(all.size(), Sizes(all.size()));
+    for (size_t k = 0; k < all.size(); ++k)
+      for (size_t r = 0; r < all.size(); ++r) out[r][k] = all[k][r];
+    return out;
+  }
+  // How many elements each rank sends to each, if all know it.
+  Sizes elements_of_all(const Tensor& x) const {
+    Sizes out;
+    int64_t rest = 1;
+    for (int64_t d = 0; d < x.dim(); ++d)
+      if (d != dim && d != to_dim) rest *= x.size(d);
+    if (kind == Kind::exchange)
+      for (const int64_t from : sizes)
+        for (const int64_t to : to_sizes) out.push_back(from * to * rest);
+    for (const Sizes& sent : all)
+      for (const int64_t rows : sent) out.push_back(rows * rest);
+    return out;
   }
   // Each rank has something for each.
   bool moves() const { return kind == Kind::exchange || kind == Kind::route; }
@@ -86,16 +106,21 @@ Tensor converted_here(const Conversion& c, const Tensor& x, size_t rank) {
   return c.kind == Kind::enter ? x : ops::clone(piece(x, c.dim, c.sizes, rank));
 }
 
-// What a rank sends of x: of an all_reduce as of a reduce_scatter and an all_gather.
-void count_sent(Kind kind, const Tensor& x, const Meeting& at) {
-  if (!at.sends) return;
+// What a rank sends of x.
+void count_sent(const Conversion& c, const Tensor& x, const Meeting& at) {
   const auto n = static_cast<int64_t>(at.group.size()), bytes = static_cast<int64_t>(x.nbytes());
-  if (kind == Kind::sum)
-    *at.sends += 2 * bytes * (n - 1) / n;
-  else if (kind == Kind::gather || kind == Kind::join)
-    *at.sends += bytes * (n - 1);
-  else if (kind == Kind::sum_scatter || kind == Kind::exchange || kind == Kind::route)
-    *at.sends += bytes * (n - 1) / n;
+  const auto without_own = [&](const Sizes& sizes) {
+    const int64_t all = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+    return all ? bytes / all * (all - sizes[at.group.rank()]) : 0;
+  };
+  if (c.kind == Kind::sum)
+    at.count_sum(bytes);
+  else if (c.kind == Kind::gather || c.kind == Kind::join)
+    at.count(bytes * (n - 1));
+  else if (c.kind == Kind::sum_scatter)
+    at.count(without_own(c.sizes));
+  else if (c.moves())
+    at.count(without_own(c.to_sizes));
 }
 
 Future<Tensor> exchanged(const Conversion& c, const Tensor& x, const Meeting& at) {
@@ -108,7 +133,7 @@ Future<Tensor> exchanged(const Conversion& c, const Tensor& x, const Meeting& at
     if (c.kind == Kind::exchange) shape[static_cast<int>(c.to_dim)] = c.to_sizes[rank];
     shapes.push_back(shape);
   }
-  const CollectiveOptions options{.tag = at.tag};
+  const CollectiveOptions options{.tag = at.tag, .rows = c.elements_of_all(x)};
   return then(at.group.all_to_all(std::move(pieces), options), [shapes, dim = c.dim](const Tensors& came) {
     const NoGradGuard off;
     Tensors pieces;
@@ -121,7 +146,7 @@ Future<Tensor> converted(const Conversion& c, const Tensor& x, const Meeting& at
   const NoGradGuard off;
   const Tensor own = x.detach();
   if (!c.waits()) return Future<Tensor>::ready(converted_here(c, own, at.group.rank()));
-  count_sent(c.kind, own, at);
+  count_sent(c, own, at);
   if (c.moves()) return exchanged(c, own, at);
   const CollectiveOptions options{.tag = at.tag, .rows = c.kind == Kind::sum ? Sizes() : c.sizes};
   if (c.kind == Kind::sum) return at.group.all_reduce(own, options);
@@ -228,16 +253,61 @@ Future<Tensors> ConversionStep::begin_checked(Tensors grads, uint64_t pass) cons
   };
   if (back.kind == Kind::sum) {
     const CollectiveOptions options{.tag = at.tag, .gradients = false};
-    count_sent(Kind::sum, grad, at);
+    at.count_sum(static_cast<int64_t>(grad.nbytes() + any.nbytes()));
     return then(at.group.all_reduce(Tensors{grad.detach(), any}, options),
                 [result](const Tensors& sums) { return result(sums[0], sums[1]); });
   }
   const CollectiveOptions options{.tag = at.of("whether any came").tag, .gradients = false};
+  at.count_sum(static_cast<int64_t>(any.nbytes()));
   const std::vector<Future<Tensor>> both{converted(back, grad, at), at.group.all_reduce(any, options)};
   const auto done =
       all(both, OnError::at_once).then([result](const Tensors& y) { return result(y[0], y[1]); });
   return cancelling(done, {both[0], both[1]});
 }
+
+// Several whole tensors that are repeated, whose gradients are summed in one all_reduce.
+class EnterStep final : public internal::autograd::WaitingStep {
+ public:
+  EnterStep(Edges inputs, Conversion how, Meeting at, Tensors results)
+      : how_(std::move(how)), at_(std::move(at)) {
+    for (const Tensor& y : results) results_.emplace_back(y.shape(), y.options());
+    num_inputs_ = static_cast<uint32_t>(results.size());
+    set_next(std::move(inputs));
+  }
+  std::string name() const override { return how_.name(); }
+  std::string detail() const override { return at_.tag; }
+  uint64_t among() const override { return internal::collective::number_of(at_.group); }
+  Future<Tensors> begin(Tensors grads, uint64_t pass) override {
+    const Meeting at = at_.in_pass(pass);
+    const Conversion back = how_.back();
+    std::vector<double> came;
+    std::vector<Recorded> recorded;
+    Tensors all;
+    int64_t bytes = 0;
+    for (size_t i = 0; i < grads.size(); ++i) {
+      came.push_back(grads[i].defined() ? 1 : 0);
+      if (!grads[i].defined()) grads[i] = zeros(results_[i].first, results_[i].second);
+      recorded.emplace_back(back, grads[i]);
+      all.push_back(grads[i].detach());
+    }
+    all.push_back(tensor(came).to(all[0].dtype()).to(all[0].device()));
+    for (const Tensor& t : all) bytes += static_cast<int64_t>(t.nbytes());
+    at.count_sum(bytes);
+    const CollectiveOptions options{.tag = at.tag, .gradients = false};
+    return then(at.group.all_reduce(std::move(all), options), [back, at, recorded](const Tensors& sums) {
+      const auto any_came = sums.back().to(cpu).to(float64).to_vector<double>();
+      Tensors out(recorded.size());
+      for (size_t i = 0; i < out.size(); ++i)
+        if (any_came[i] > 0) out[i] = recorded[i].result(back, at.of(std::to_string(i)), sums[i]);
+      return out;
+    });
+  }
+
+ private:
+  const Conversion how_;
+  const Meeting at_;
+  std::vector<std::pair<Shape, TensorOptions>> results_;
+};
 
 // ---- what is given
 
@@ -281,6 +351,7 @@ Future<Sizes> sizes_of_all(const Conversion& c, const Tensor& x, int64_t dim, co
                     c.name(), rank, ranks, mine, dim, x.summary(), sizes));
   }
   const CollectiveOptions options{.tag = at.of("sizes").tag, .rows = Sizes(ranks, 1)};
+  at.count(static_cast<int64_t>(sizeof(int64_t) * (ranks - 1)));
   return at.group.all_gather(full({1}, Scalar(mine), int64), options).then([](const Tensor& all) {
     return all.to_vector<int64_t>();
   });
@@ -308,6 +379,30 @@ Tensor enter(const Tensor& x, const Group& group, std::string_view layer) {
   check_defined(c, x);
   if (alone(group) || !Recorded(c, x).on) return x;
   return convert_here(c, x, meet(c, group));
+}
+
+Tensors enter(const Tensors& xs, const Group& group, std::string_view layer) {
+  const Conversion c{.kind = Kind::enter, .layer = std::string(layer)};
+  Tensors out = xs, recorded;
+  std::vector<size_t> places;
+  Edges inputs;
+  bool alike = !checks_ranks();
+  for (size_t i = 0; i < xs.size(); ++i) {
+    check_defined(c, xs[i]);
+    if (alone(group) || !Recorded(c, xs[i]).on) continue;
+    places.push_back(i), inputs.push_back(xs[i].gradient_edge());
+    recorded.push_back(out[i] = xs[i].detach());
+    alike = alike && out[i].dtype() == recorded[0].dtype() && out[i].device() == recorded[0].device();
+  }
+  if (!alike)
+    for (const size_t i : places) out[i] = enter(xs[i], group, layer);
+  if (!alike || places.empty()) return out;
+  const auto step = make_ref<EnterStep>(std::move(inputs), c, meet(c, group), recorded);
+  for (size_t k = 0; k < places.size(); ++k) {
+    out[places[k]].set_view_of(xs[places[k]], ViewOrigin::own_function);
+    out[places[k]].set_grad_fn({step, static_cast<uint32_t>(k)});
+  }
+  return out;
 }
 
 Future<Tensor> sum(const Tensor& x, const Group& group, std::string_view layer) {
@@ -372,19 +467,23 @@ Future<Tensor> route(const Tensor& x, const Group& group, const std::vector<int6
   return convert(c, x, meet(c, group));
 }
 
-Future<Tensor> largest(const Tensor& x, const Group& group, std::string_view layer) {
-  if (!x.defined()) throw_invalid("[largest] the tensor is undefined");
-  if (alone(group)) return Future<Tensor>::ready(x.detach());
-  const Meeting at = MeetingsOfWorker::here("largest")->next(group, "largest", layer);
-  const CollectiveOptions options{.op = ReduceOp::max, .tag = at.tag};
-  count_sent(Kind::sum, x, at);
-  return at.group.all_reduce(x.detach(), options);
-}
-
-Future<Tensor> sum(const Part& part) { return sum(part.summand, part.group, part.layer); }
-
-Future<Tensor> sum_scatter(const Part& part, int64_t dim, const std::vector<int64_t>& sizes) {
-  return sum_scatter(part.summand, part.group, dim, sizes);
+Future<Tensor> route_known(const Tensor& x, const Group& group, const std::vector<std::vector<int64_t>>& rows,
+                           std::string_view layer) {
+  Conversion c{.kind = Kind::route, .layer = std::string(layer), .all = rows};
+  check_defined(c, x);
+  if (alone(group)) return Future<Tensor>::ready(x);
+  checked_dim(c, x, 0);
+  const size_t n = group.size(), rank = group.rank();
+  bool fits = rows.size() == n;
+  for (const Sizes& sent : rows) fits = fits && sent.size() == n && std::ranges::min(sent) >= 0;
+  if (!fits || std::accumulate(rows[rank].begin(), rows[rank].end(), int64_t{0}) != x.size(0))
+    throw_invalid(fmt::format(
+        "[route_known] {} goes as {} on rank {} of {}: give for each rank the numbers of rows that it "
+        "sends to each, those of this one all rows together",
+        x.summary(), rows, rank, n));
+  c.to_sizes = rows[rank];
+  for (const Sizes& sent : rows) c.sizes.push_back(sent[rank]);
+  return convert(c, x, meet(c, group));
 }
 
 }  // namespace troupe::tp

@@ -49,6 +49,8 @@ inline std::vector<int64_t> even_sizes(int64_t n, size_t ranks) { return interna
 ///
 /// This one makes a whole tensor repeated. Nothing is sent; back, an all_reduce.
 Tensor enter(const Tensor& x, const Group& group, std::string_view layer = {});
+/// Does so with several at once, such as the parameters of a layer: back, one all_reduce of all of them.
+Tensors enter(const Tensors& xs, const Group& group, std::string_view layer = {});
 /// Of partial ones the whole: an all_reduce; back, nothing is sent.
 Future<Tensor> sum(const Tensor& x, const Group& group, std::string_view layer = {});
 /// Of a cut one all of it, repeated: an all_gather; back, a reduce_scatter.
@@ -70,6 +72,10 @@ Future<Tensor> exchange(const Tensor& x, const Group& group, int64_t from, int64
 /// from it, and lie in the order of the ranks. An all_to_all, forward and back.
 Future<Tensor> route(const Tensor& x, const Group& group, const std::vector<int64_t>& sent,
                      const std::vector<int64_t>& received, std::string_view layer = {});
+/// It routes where each rank knows what all send, rows[k][r] of rank k to rank r. So they need not tell each
+/// other first.
+Future<Tensor> route_known(const Tensor& x, const Group& group, const std::vector<std::vector<int64_t>>& rows,
+                           std::string_view layer = {});
 
 /// The largest of the ranks' elements, place by place, on all of them; without a gradient.
 Future<Tensor> largest(const Tensor& x, const Group& group, std::string_view layer = {});
@@ -83,7 +89,7 @@ struct [[nodiscard]] Part {
 
   // For the compiler's answer to who uses it as one.
   template <class T>
-  requires std::same_as<T, Tensor>
+    requires std::same_as<T, Tensor>
   operator T() const {
     static_assert(sizeof(T) == 0,
                   "this is a rank's summand, and no tensor yet: co_await it, or tp::sum() it");

@@ -8,6 +8,7 @@
 #include "actors/cell/actor_cell.h"
 #include "autograd/distributed/dist_engine.h"
 #include "collective/engine.h"
+#include "collective/schedule/choice.h"
 #include "parallel/tensor/check_ranks.h"
 #include "rref/joint_call.h"
 #include "rref/ref_messages.h"
@@ -33,6 +34,15 @@ JointId joint_id(WorkerId from, uint64_t number, uint64_t method) {
 }
 
 }  // namespace
+
+void Meeting::count_sum(int64_t bytes) const {
+  using internal::collective::Collective;
+  const auto size = static_cast<size_t>(bytes);
+  const auto way = internal::collective::choose({Collective::all_reduce, group.size(), size}).way;
+  count(static_cast<int64_t>(
+      internal::collective::cost(Collective::all_reduce, way, group.size(), static_cast<double>(size))
+          .elements));
+}
 
 Meetings::~Meetings() {
   for (const auto& of : groups_)

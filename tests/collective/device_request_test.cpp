@@ -108,7 +108,7 @@ TEST_CASE("all_to_all by sends and receives of devices ends, however many ranks 
     for (size_t r = 0; r < n; ++r) {
       Tensors blocks;
       for (size_t k = 0; k < n; ++k) blocks.push_back(block(r, k));
-      all.push_back(all_to_all_of(std::move(blocks), {r, n}));
+      all.push_back(all_to_all_of(std::move(blocks), {}, {r, n}));
     }
     auto ranks = ranks_of(all);
     run(ranks);

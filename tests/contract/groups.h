@@ -147,10 +147,16 @@ inline void check_exchange(const Ranks& ranks, const std::function<int64_t(size_
   std::vector<Tensors> blocks(n);
   for (size_t r = 0; r < n; ++r)
     for (size_t k = 0; k < n; ++k) blocks[r].push_back(given(n * r + k, {rows(r, k), 2}, dtype));
-  const auto exchanged = ranks.run("all_to_all", blocks);
-  for (size_t r = 0; r < n; ++r) {
-    REQUIRE(exchanged[r].size() == n);
-    for (size_t k = 0; k < n; ++k) CHECK(bit_equal(exchanged[r][k], blocks[k][r]));
+  std::vector<int64_t> known;
+  for (size_t r = 0; r < n; ++r)
+    for (size_t k = 0; k < n; ++k) known.push_back(rows(r, k));
+  for (const bool told : {false, true}) {
+    const auto exchanged =
+        ranks.run("all_to_all", blocks, 0, {.rows = told ? known : std::vector<int64_t>()});
+    for (size_t r = 0; r < n; ++r) {
+      REQUIRE(exchanged[r].size() == n);
+      for (size_t k = 0; k < n; ++k) CHECK(bit_equal(exchanged[r][k], blocks[k][r]));
+    }
   }
 }
 
@@ -206,8 +212,7 @@ inline void check_each_element_comes(const Ranks& ranks, const std::vector<DType
           CHECK(bit_equal(result[0], joined));
       }
     CAPTURE(n, name(dtype));
-    check_exchange(
-        ranks, [](size_t r, size_t k) { return static_cast<int64_t>((r + 2 * k) % 4); }, dtype);
+    check_exchange(ranks, [](size_t r, size_t k) { return static_cast<int64_t>((r + 2 * k) % 4); }, dtype);
   }
   // Nothing at all, and nothing for others.
   for (const Tensors& result : ranks.run("all_gather", std::vector<Tensors>(n, {zeros({0, 3})})))
@@ -216,10 +221,8 @@ inline void check_each_element_comes(const Ranks& ranks, const std::vector<DType
         Shape{0, 3});
   for (const Tensors& result : ranks.run("scatter", std::vector<Tensors>(n, {zeros({0, 3})})))
     CHECK(result[0].shape() == Shape{0, 3});
-  check_exchange(
-      ranks, [](size_t, size_t) { return int64_t{0}; }, float32);
-  check_exchange(
-      ranks, [](size_t r, size_t k) { return r == k ? int64_t{3} : int64_t{0}; }, float32);
+  check_exchange(ranks, [](size_t, size_t) { return int64_t{0}; }, float32);
+  check_exchange(ranks, [](size_t r, size_t k) { return r == k ? int64_t{3} : int64_t{0}; }, float32);
   for (const std::string& way : ranks.ways(Collective::barrier))
     ranks.run("barrier", std::vector<Tensors>(n), 0, {.way = way});
   check_nothing_left(ranks);
@@ -304,6 +307,12 @@ inline void check_what_is_refused(const Ranks& ranks) {
   CHECK_THAT(errors("all_gather", same, 0, {.rows = {1, 1, 1}}),
              Contains(".rows = {1, 1, 1} for 3 ranks, of which rank 2 brings 2 rows: give what each brings"));
   CHECK_THAT(errors("all_to_all", same), Contains("[all_to_all] 1 tensors for 3 ranks"));
+  const std::vector<Tensors> threes(3, Tensors(3, zeros({2, 3})));
+  CHECK_THAT(
+      errors("all_to_all", threes, 0, {.rows = {2, 2, 2}}),
+      Contains("[all_to_all] .rows = {2, 2, 2} for 3 ranks, of which rank 0 brings {2, 2, 2}: give 9"));
+  CHECK_THAT(errors("all_to_all", threes, 0, {.rows = {2, 2, 2, 2, 1, 2, 2, 2, 2}}),
+             Contains("of which rank 1 brings {2, 2, 2}"));
   CHECK_THAT(errors("all_reduce", std::vector<Tensors>(3, {zeros({2}, int64)}), 0, {.op = ReduceOp::mean}),
              Contains("[all_reduce] a mean of int64"));
   const auto each = [&](const std::string& what, const std::vector<Tensors>& xs,
@@ -365,6 +374,13 @@ inline void check_what_is_refused(const Ranks& ranks) {
     CHECK_THAT(each("all_gather", same, {0, 0, 0}, rows_of({}, {2, 2, 2}, {2, 2, 2})),
                Contains("different .rows: " + first + " all_gather without .rows; ") &&
                    Contains("all_gather float32 rows of [3], .rows = {2, 2, 2} by "));
+  if (!ranks.on_devices) {
+    const std::vector<int64_t> told(9, 2), others{2, 2, 2, 2, 2, 2, 2, 2, 7};
+    CHECK_THAT(each("all_to_all", threes, {0, 0, 0}, rows_of(told, {}, told)),
+               Contains("different .rows: ") && Contains(second + " all_to_all without .rows"));
+    CHECK_THAT(each("all_to_all", threes, {0, 0, 0}, rows_of(told, others, told)),
+               Contains("different .rows: ") && Contains(".rows = {2, 2, 2, 2, 2, 2, 2, 2, 7} by direct"));
+  }
   CHECK_THAT(each("all_gather", std::vector<Tensors>(3, {zeros({2, 0})}), {0, 0, 0},
                   rows_of({2, 2, 2}, {2, 2, 7}, {2, 2, 2})),
              Contains(second + " has .rows = {2, 2, 7}, and rank 2 "));
@@ -392,9 +408,7 @@ inline void check_what_is_refused(const Ranks& ranks) {
   // All of it left nothing behind.
   for (const Tensors& result : ranks.run("all_gather", same)) CHECK(result[0].shape() == Shape{6, 3});
   for (const Tensors& result : ranks.run("all_reduce", same)) CHECK(result[0].shape() == Shape{2, 3});
-  CHECK_THAT(error_of([&] {
-               Group({ranks.members[0], ranks.members[0]});
-             }).what(),
+  CHECK_THAT(error_of([&] { Group({ranks.members[0], ranks.members[0]}); }).what(),
              Contains("RankActor#0:1 on w0 is there twice"));
 }
 

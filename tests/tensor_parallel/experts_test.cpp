@@ -185,8 +185,7 @@ TEST_CASE("an expert takes no more than its capacity, the first tokens of the fi
         internal::parallel::Choices{{0, 0, 0}, {0, 0, 0}, {0, 0, 0}});
   const internal::parallel::Routes routes({1, 0, 1, 2, 1}, {{1, 2, 1}, {2, 0, 1}}, {2, 1}, 0);
   CHECK(routes.order == std::vector<int64_t>{1, 0, 2, 3});
-  CHECK(routes.sent == std::vector<int64_t>{3, 1});
-  CHECK(routes.received == std::vector<int64_t>{3, 2});
+  CHECK(routes.rows == internal::parallel::Choices{{3, 1}, {2, 1}});
   CHECK(routes.by_expert == std::vector<int64_t>{0, 3, 4, 1, 2});
   CHECK(routes.of_expert == std::vector<int64_t>{3, 2});
 }
@@ -202,9 +201,7 @@ TEST_CASE("experts that cannot be are refused in words") {
   CHECK_THAT(text(2, {.activation = "tanh"}), Contains("expected \"gelu\" or \"relu\""));
   const auto cluster = Cluster::in_process(1);
   parallel::Experts net(Group(), 4, 4, 3);
-  CHECK_THAT(error_of([&] {
-               (void)alone(*cluster, net, zeros({2, 5}));
-             }).what(),
+  CHECK_THAT(error_of([&] { (void)alone(*cluster, net, zeros({2, 5})); }).what(),
              Contains("expected [..., 4]"));
   CHECK(alone(*cluster, net, zeros({0, 4})).y.shape() == Shape{0, 4});
 }

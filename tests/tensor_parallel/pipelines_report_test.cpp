@@ -3,6 +3,8 @@
 
 #include <optional>
 
+#include "nn/make.h"
+#include "parallel/module/mesh_module.h"
 #include "parallel/pipeline/module_stage.h"
 #include "parallel/pipeline/pipelines.h"
 #include "parallel/pipeline/stage_layers.h"
@@ -157,6 +159,53 @@ TEST_CASE("what pipelines report of their ranks is what formulas say, and what t
     }
     CHECK_THAT(report.str(), Contains("dp 2 x pp 2 x tp 2 with ") && Contains("pp 1, tp 0, by formula") &&
                                  Contains("  dp 1: ") && Contains("to other stages") && Contains("1f1b: "));
+  }
+}
+
+TEST_CASE("what pipelines report of cut sequences and experts is what formulas say") {
+  const ValueMap layer{
+      {"width", kWidth}, {"heads", int64_t{4}}, {"dim_feedforward", 4 * kWidth}, {"dropout", 0.0}};
+  const Value block = nn::spec_of("transformer_encoder_layer", {}, layer),
+              front = nn::spec_of("linear", {kWidth, kWidth});
+  struct Axes {
+    std::vector<MeshDim> dims;
+    parallel::CutOptions cut;
+  };
+  for (const Axes& axes :
+       {Axes{{{"pp", 2}, {"cp", 2}}, {}}, Axes{{{"pp", 1}, {"cp", 3}}, {.ring = true}},
+        Axes{{{"pp", 2}, {"tp", 2}, {"cp", 2}}, {.ring = true}}, Axes{{{"pp", 1}, {"ep", 4}}, {.experts = 6}},
+        Axes{{{"dp", 2}, {"pp", 1}, {"ep", 2}, {"cp", 2}}, {.ring = true, .experts = 5, .capacity = 1}}}) {
+    const MeshPoints points(axes.dims);
+    INFO(points.str());
+    SimCluster cluster(1, static_cast<int>(points.size()) + 1, hosting<parallel::MeshModule>());
+    const Here here(internal::rref::RefTable::of(cluster.worker(0)));
+    std::vector<Place> places;
+    for (size_t i = 1; i <= points.size(); ++i) places.emplace_back("w" + std::to_string(i));
+    const ValueList stages = points.size("pp") == 1 ? ValueList(1, Value(ValueList{front, block, block}))
+                                                    : ValueList{ValueList{front, block}, ValueList{block}};
+    {
+      const auto model = parallel::spawn<parallel::MeshModule>(
+          here, Mesh(cluster.worker(0), axes.dims, places), stages, axes.cut);
+      parallel::Pipelines train(here, model, parallel::stage<&parallel::MeshModule::forward>(),
+                                {.micro_batches = 2, .loss = [](const Value& y, const Value& target) {
+                                   return ops::mse_loss(*y.get_if<Tensor>(), *target.get_if<Tensor>());
+                                 }});
+      const Tensor x = ops::sin(arange(kRows * kTime * kWidth).to(float32)).reshape({kRows, kTime, kWidth});
+      {
+        autograd::Context context(cluster.worker(0));
+        cluster.await(train.step_async(Value(x), Value(ops::cos(x)))).value();
+        cluster.settle();
+      }
+      const PipelinesReport report = cluster.await(train.report()).value();
+      for (size_t p = 0; p < report.places.size(); ++p)
+        for (size_t r = 0; r < report.places[p].replicas.size(); ++r) {
+          INFO(report.places[p].name << ", replica " << r);
+          const RankBytes& rank = report.places[p].replicas[r];
+          CHECK(rank.converted > 0);
+          CHECK(double(rank.sent) == Approx(double(report.expected(p, r).sent)).epsilon(0.02));
+        }
+    }
+    cluster.settle();
   }
 }
 
