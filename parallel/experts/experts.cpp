@@ -118,9 +118,10 @@ Tensor Experts::shared(const Tensor& x) const {
   return ops::linear(activated(ops::linear(x, own[0], own[1])), own[2], own[3]);
 }
 
-// What the rank's experts make of the rows that came, which stay in their places.
+// What the rank's experts make of the rows that came, which stay in their places. Experts without rows have
+// zeros as gradients, as in one process, also where no row came: an optimizer steps all or none.
 Tensor Experts::own(const Tensor& rows, const Routes& routes) const {
-  if (!rows.size(0)) return rows;
+  if (routes.of_expert.empty()) return rows;
   const Tensor sorted = ops::index_select(rows, 0, numbers(routes.by_expert, rows.device()));
   const Tensors first = ops::split(w1, 1), first_bias = ops::split(b1, 1), second = ops::split(w2, 1),
                 second_bias = ops::split(b2, 1);
@@ -128,7 +129,7 @@ Tensor Experts::own(const Tensor& rows, const Routes& routes) const {
   int64_t from = 0;
   for (size_t e = 0; e < routes.of_expert.size(); ++e) {
     const int64_t count = routes.of_expert[e];
-    if (!count) continue;
+    if (!count && (rows.size(0) || e)) continue;
     const Tensor x = ops::slice(sorted, 0, from, from + count);
     const Tensor inner =
         ops::linear(x, ops::reshape(first[e], {hidden_, width_}), ops::reshape(first_bias[e], {hidden_}));

@@ -47,7 +47,7 @@ class MeshModule::Net final : public nn::Module {
       for (const Value& layer : spec.layers) {
         any = any || internal::parallel::is_cut(layer);
         if (s > own) continue;
-        auto made = internal::parallel::cut_layer(layer, mesh, options);
+        auto made = internal::parallel::cut_layer(layer, s == own ? mesh : Mesh(), options);
         if (s == own)
           layers.push_back(std::move(made));
         else
