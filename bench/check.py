@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a benchmark program with --quick and checks what it prints.
 
-    check.py BIN_DIR rpc|latency|refs|model|ps|ops|operators|contexts|pipeline|chain|collectives|ddp|sharded|commits|repl|gpu|scale     exit code 1, with the reason, if a line is missing, unknown or malformed
+    check.py BIN_DIR rpc|latency|refs|model|ps|ops|operators|contexts|pipeline|chain|collectives|ddp|sharded|axes|commits|repl|gpu|scale     exit code 1, with the reason, if a line is missing, unknown or malformed
 """
 import ast, json, math, os, subprocess, sys, tempfile
 import xml.etree.ElementTree as tree
@@ -59,6 +59,8 @@ EXPECTED = {
     "collectives": [("allreduce_us", US, {"kib": k, "ranks": n}) for n in (2, 4) for k in (4, 1024, 25600)],
     "ddp": [("data_parallel_single_step_us", US, {"batch": 512}), ("data_parallel_step_us", US, {"ranks": 2, "batch": 512})],
     "sharded": [(name, US, {"ranks": 2, "batch": 512}) for name in ("zero1_step_us", "zero3_step_us", "tensor_parallel_step_us")],
+    "axes": [(name, US, {"ranks": ranks, "time": 512}) for name, ranks in
+             (("context_step_us", 1), ("context_heads_step_us", 2), ("context_ring_step_us", 2), ("experts_one_step_us", 1), ("experts_step_us", 2))],
     "commits": [("commits_step_us", US, {"mib": 36}), ("commits_kept_percent", "%", {"mib": 36, "pause_s": 2}), ("commits_cpu_ms", "ms", {"mib": 36})],
     "gpu": [("gpu_copy_gb_per_s", "GB/s", {"mib": 0}), ("gpu_add_gb_per_s", "GB/s", {"mib": 0}),
             *((f"gpu_gemm_{kind}_tflops", "TFLOP/s", {"n": 64}) for kind in ("bf16", "tf32", "fp32")),
@@ -102,8 +104,8 @@ BESIDE = {"repl_call_us": ["cpp_us"], "repl_tensor_call_us": ["cpp_us"], "repl_t
           "scale_backward_hops_us": ["step"], "scale_backward_fan_out_us": ["step"], "scale_actor_bytes": ["holder"],
           "scale_reference_bytes": ["holder"], "scale_context_overhead_percent": ["without_us"],
           "scale_after_last_call_us": ["here", "there"], "scale_system_calls": ["here", "there", "unnoticed"]}
-# Steps of one model on one batch, in several ways: their first losses are the same.
-WITH_LOSSES = {bench for what in ("ddp", "sharded") for bench, _, _ in EXPECTED[what]}
+# Steps of one model on one batch, or of one and of a mixture of experts, in several ways: the first losses of each are the same.
+WITH_LOSSES = {bench for what in ("ddp", "sharded", "axes") for bench, _, _ in EXPECTED[what]}
 # Promised of every call: at most so many allocations in each process, and bytes on the wire.
 AT_MOST = {"rpc_echo_allocations": {"value": 20, "there": 15}, "rpc_echo_bytes": {"value": 200}}
 # Differences, which a few steps may leave at zero or below.
@@ -141,11 +143,13 @@ def wrong(text, expected):
 def wrong_losses(lines):
     """What is wrong with the losses of a program's lines; empty if nothing is."""
     for line in lines:
-        losses, first = line.get("losses", ()), lines[0].get("losses", ())
+        mixed = line["bench"].startswith("experts")
+        beside = next(other for other in lines if other["bench"].startswith("experts") == mixed)
+        losses, first = line.get("losses", ()), beside.get("losses", ())
         if len(losses) != 5 or not losses[4] < losses[0]:
             return f"losses of {line['bench']} are {losses}, expected five that fall"
         if not all(abs(a - b) <= 1e-4 for a, b in zip(losses, first)):
-            return f"losses of {line['bench']} are {losses}, those of {lines[0]['bench']} {first}; expected differences of 1e-4 at most"
+            return f"losses of {line['bench']} are {losses}, those of {beside['bench']} {first}; expected differences of 1e-4 at most"
     return ""
 
 

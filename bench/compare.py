@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs our benchmarks and a peer's in turn, and prints how they compare.
 
-    compare.py BIN_DIR PEER [--rounds N] [--markdown] [rpc|tcp|model|ps|ops|operators|pipeline|chain|collectives|mpi|ddp|sharded ...]
+    compare.py BIN_DIR PEER [--rounds N] [--markdown] [rpc|tcp|model|ps|ops|operators|pipeline|chain|collectives|mpi|ddp|sharded|axes ...]
 
 tcp: ours as for rpc, but over TCP on loopback; the peer as for rpc, with its shared memory.
 mpi: ours as for collectives; the peer is Open MPI where it is installed (bench/mpi_peer.py).

@@ -1,7 +1,7 @@
 """How the benchmark programs are started, and the lines that they print."""
 import json, os, secrets, socket, subprocess, tempfile
 
-PROCESSES = {"rpc": 2, "latency": 2, "refs": 2, "model": 3, "ps": 3, "ops": 1, "operators": 1, "contexts": 1, "pipeline": 3, "chain": 6, "collectives": 4, "ddp": 2, "sharded": 2,
+PROCESSES = {"rpc": 2, "latency": 2, "refs": 2, "model": 3, "ps": 3, "ops": 1, "operators": 1, "contexts": 1, "pipeline": 3, "chain": 6, "collectives": 4, "ddp": 2, "sharded": 2, "axes": 2,
              "commits": 1, "repl": 1, "gpu": 1, "scale": 1}  # it starts its own
 
 

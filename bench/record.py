@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures entries of bench/results/ again, and writes them with today's machine, date and commit.
 
-    record.py BIN_DIR PEER NAME...     NAME: calls, calls-tcp, chain, collectives, contexts, ddp, nanogpt, references, restarts, scale, sharded, shell, tls, watched
+    record.py BIN_DIR PEER NAME...     NAME: axes, calls, calls-tcp, chain, collectives, contexts, ddp, nanogpt, references, restarts, scale, sharded, shell, tls, watched
 
 Title, notes, and the command of a comparison are those of the file. bench/figures.py then writes the page.
 """
@@ -139,7 +139,7 @@ def nanogpt(bin_dir, peer, entry):
                       ["validation loss after 2,000 iterations", f"{line['troupe_loss']:.3f}", f"{line['pytorch_loss']:.3f}"]]}]
 
 
-MEASURED = {"calls": compared, "calls-tcp": compared, "chain": chain, "collectives": compared, "contexts": contexts, "ddp": compared, "references": references, "restarts": restarts, "scale": scale,
+MEASURED = {"axes": compared, "calls": compared, "calls-tcp": compared, "chain": chain, "collectives": compared, "contexts": contexts, "ddp": compared, "references": references, "restarts": restarts, "scale": scale,
             "sharded": compared, "shell": shell, "tls": tls, "watched": watched, "nanogpt": nanogpt}
 
 
@@ -169,6 +169,11 @@ NEW = {"tls": {"title": "Calls over TCP by TLS",
                               "four, three and seven processes, with a checkpoint every 3, 5, 10 and 5 steps. PyTorch: a perceptron under torchrun, of three processes, with a checkpoint "
                               "of DCP every five steps.", "`--elastic`: three replicas of a perceptron with so much state, of which any is killed: a spare takes its place, or a "
                               "worker that is started anew, or the others go on and take in who comes. No step is lost."]},
+       "axes": {"title": "Steps over cut sequences and divided experts",
+                "command": "./dev bench compare axes --rounds 3",
+                "notes": ["Two transformer layers of width 256 with 4 heads over one sequence of so many positions, causal, and a mixture of 8 experts of width 1024, two for each token: in one process, "
+                          "and by two of one thread each. The peer's ring is written by hand over isend and irecv around its flash attention, with zigzag cuts; heads and tokens go by all_to_all_single "
+                          f"over Gloo; it sums its gradients in one all_reduce. {SAME_LOSSES}"]},
        "sharded": {"title": "Steps of sharded and of cut models",
                    "command": "./dev bench compare sharded --rounds 5",
                    "notes": ["The same perceptron and batch, two processes of one thread each. zero1: `Shard::state`, beside ZeroRedundancyOptimizer and DistributedDataParallel; zero3: `Shard::all` "
