@@ -143,9 +143,13 @@ int main(int argc, char** argv) {
     Job job(cluster);
     for ([[maybe_unused]] const int64_t step : job.steps(steps)) {
       const auto [x, y] = datasets::random_windows(ids, kContext, batch, random);
-      autograd::Context gradients(cluster);
-      const double loss = pipelines.step(Value(x), Value(y)).loss;
-      optimizer.clip_grad_norm(gradients, 1.0), optimizer.step(gradients), rate.step();
+      double loss = 0;
+      job.attempt([&, x = x, y = y] {  // with --elastic: made again if a worker is lost in it
+        autograd::Context gradients(cluster);
+        loss = pipelines.step(Value(x), Value(y)).loss;
+        optimizer.clip_grad_norm(gradients, 1.0), optimizer.step(gradients);
+      });
+      rate.step();
       training.step(loss, batch * kContext, {{"perplexity", std::exp(loss)}});
     }
     training.finish("perplexity %.2f in the last 20 steps", std::exp(training.loss(20)));

@@ -309,26 +309,35 @@ bool has_checkpoint(const std::filesystem::path& folder) {
   return false;
 }
 
-Launcher digits_by_replicas(const std::string& job, const std::filesystem::path& folder) {
-  return Launcher({"-n", "4", "--elastic", "--rdzv-id", job, program("data_parallel"), "--epochs", "1",
-                   "--chart", (folder / "loss.svg").string(), "--checkpoint", (folder / "run").string(),
-                   "--checkpoint-every", "20"});
+Launcher example(const std::string& job, const std::filesystem::path& folder,
+                 const std::vector<std::string>& command) {
+  std::vector<std::string> all{"-n", "4", "--elastic", "--rdzv-id", job};
+  all.insert(all.end(), command.begin(), command.end());
+  for (const std::string& more :
+       {std::string("--chart"), (folder / "loss.svg").string(), std::string("--checkpoint"),
+        (folder / "run").string(), std::string("--checkpoint-every"), std::string("20")})
+    all.push_back(more);
+  return Launcher(std::move(all));
 }
 
 }  // namespace
 
-TEST_CASE("the example of replicas ends as undisturbed when its workers are killed", "[process]") {
+TEST_CASE("examples of replicas and of pipelines end as undisturbed when their workers are killed",
+          "[process]") {
+  const std::vector<std::string> command = GENERATE(
+      std::vector{program("data_parallel"), std::string("--epochs"), std::string("1")},
+      std::vector{program("sharded"), std::string("--steps"), std::string("80"), std::string("--mesh"),
+                  std::string("dp=2,pp=2"), std::string(troupe::testing::kText)});
+  CAPTURE(command);
   const std::string job = "killed-" + std::to_string(getpid());
   const Folder calm, wild;
-  Launcher undisturbed = digits_by_replicas("calm-" + std::to_string(getpid()), calm.path);
+  Launcher undisturbed = example("calm-" + std::to_string(getpid()), calm.path, command);
   REQUIRE(undisturbed.exit_code() == 0);
-  Launcher run = digits_by_replicas(job, wild.path);
+  Launcher run = example(job, wild.path, command);
   while (!has_checkpoint(wild.path / "run")) continue;  // it trains
   for (const char* worker : {"w2", "w4", "w1"}) kill(pid_of(worker, job), SIGKILL);
   const int code = run.exit_code();
   INFO(run.output << run.errors);
   CHECK(code == 0);
-  const auto accuracy = [](const Process& p) { return p.line("test accuracy").substr(0, 8); };
-  CHECK(accuracy(run) == accuracy(undisturbed));
   CHECK(content(wild.path / "loss.svg") == content(calm.path / "loss.svg"));
 }
