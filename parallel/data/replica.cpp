@@ -132,6 +132,7 @@ struct Kept {
   bool stays = false;
   std::shared_ptr<CutParameters> cut = {};
   CutParts parts = {};
+  StateDict residuals = {};
 };
 
 Kept leave_before(const JoinOrder& order) {
@@ -139,7 +140,7 @@ Kept leave_before(const JoinOrder& order) {
   Kept kept;
   if (is_replica()) {
     const Joined& before = *all_joined().begin()->second;
-    kept = {true, before.reducer.cut(), before.parts};
+    kept = {true, before.reducer.cut(), before.parts, before.reducer.residuals()};
   }
   leave_all();
   return kept;
@@ -182,6 +183,7 @@ Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
               options,
               {.parts = std::move(reduced), .cut = std::move(kept.cut), .spares = order.spares}}});
   here->parts = parts;
+  here->reducer.load_residuals(kept.residuals);
   here->divides = shard != Shard::none;
   auto* const model = optim::ModelPart::here();
   model->be_replica(internal::collective::ids_of(order.group));

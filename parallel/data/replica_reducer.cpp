@@ -7,6 +7,15 @@ namespace troupe::internal::parallel {
 
 std::shared_ptr<troupe::parallel::CutParameters> ReplicaReducer::cut() const { return reducer_.state_->cut; }
 
+StateDict ReplicaReducer::residuals() const {
+  const auto& left = reducer_.state_->residuals;
+  return left ? left->state() : StateDict();
+}
+
+void ReplicaReducer::load_residuals(const StateDict& residuals) const {
+  if (const auto& left = reducer_.state_->residuals) left->load_state(residuals);
+}
+
 Tensor ReplicaReducer::anchor() const { return reducer_.state_->anchor; }
 
 void ReplicaReducer::set_accumulating(bool on) const {

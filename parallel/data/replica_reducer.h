@@ -27,6 +27,9 @@ class ReplicaReducer {
   /// What passes under accumulate_rows() have left for a parameter, times their rows, which then waits no
   /// more. Undefined: nothing.
   Tensor take_waiting(const Tensor& parameter) const { return reducer_.take_waiting(parameter); }
+  /// What compression has left out of gradients so far; for a reducer of the same parameters.
+  StateDict residuals() const;
+  void load_residuals(const StateDict& residuals) const;
   /// A pass that comes from elsewhere reaches all parameters by this one, which has no elements that count.
   Tensor anchor() const;
   /// A driver accumulates in the context of the call.

@@ -76,6 +76,19 @@ TEST_CASE("a worker that is killed in the course of a step that is decided takes
   CHECK_THAT(run.errors, Contains("w2 is lost: w4 takes its place\n") && Contains("w4 is lost: w5 takes"));
 }
 
+TEST_CASE("passes that add up and gradients that travel compressed are as undisturbed", "[process]") {
+  const std::string how = GENERATE("ACCUMULATE=1", "COMPRESSION=topk(0.2)", "COMPRESSION=1bit");
+  CAPTURE(how);
+  Launcher calm(command({"-n", "4", "--elastic"}), {how});
+  REQUIRE(calm.exit_code() == 0);
+  Launcher run(command({"-n", "4", "--elastic"}), {how, "PLAN=7:w1:forward;9:w4:backward;12:w2:commit"});
+  const int code = run.exit_code();
+  INFO(run.output << run.errors);
+  CHECK(code == 0);
+  CHECK(numbers(run) == numbers(calm));
+  CHECK(numbers(run) != undisturbed());
+}
+
 TEST_CASE("pieces of a replica that is killed are at the one behind it", "[process]") {
   const std::string shard = GENERATE("state", "gradients", "all");
   const std::string plan = GENERATE("7:w1:forward;9:w4:backward", "7:w3:prepare;8:w2:commit;12:w1:commit",

@@ -1,8 +1,9 @@
 // A job whose workers die, come and leave: dropout, running means, a Keep that the loss depends on, clipped
 // norms. PLAN=5:w2:forward;9:w1:backward says who dies in which step, and where; without it, whoever is
 // killed from outside. DIES=2:57: the worker that was started as w2 dies as it sends for the 57th time since
-// its first forward pass. DEVICE=cuda: of replicas. MESH=1: pipelines, two replicas of two stages. Prints
-// losses and the final state, so that runs can be compared.
+// its first forward pass. DEVICE=cuda: of replicas. MESH=1: pipelines, two replicas of two stages.
+// ACCUMULATE=1: three passes in a step. COMPRESSION: of gradients. Prints losses and the final state, so that
+// runs can be compared.
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -174,7 +175,10 @@ template <class Net>
 void train_as(Cluster& cluster, parallel::Shard shard) {
   manual_seed(1);
   parallel::DataParallel<Net> net(cluster.here(), Group(cluster, places_in(cluster)),
-                                  parallel::DataParallelOptions{.shard = shard, .spare_pieces = 1});
+                                  parallel::DataParallelOptions{.compression = parallel::Compression::parse(
+                                                                    variable("COMPRESSION", "none")),
+                                                                .shard = shard,
+                                                                .spare_pieces = 1});
   optim::Distributed<optim::Adam> optimizer(net, {.lr = 3e-3});
   Job job(cluster);
   const int64_t steps = std::stoll(variable("STEPS", "20")), n = 24;
@@ -187,12 +191,21 @@ void train_as(Cluster& cluster, parallel::Shard shard) {
       ++sum;  // taken back with the step
       std::vector<int64_t> targets;
       for (int64_t i = 0; i < n; ++i) targets.push_back((i + step) % 4);
-      const Tensor l =
-          net.template mean<&Net::loss>(split(rows(step, n)), split(tensor(targets, int64)), step).get();
-      context.backward(l);
+      const auto pass = [&](double part) {
+        const Tensor l =
+            net.template mean<&Net::loss>(split(rows(step, n)), split(tensor(targets, int64)), step).get();
+        context.backward(l * part);
+        loss += part * l.item();
+      };
+      loss = 0;
+      if (variable("ACCUMULATE", "0") == "1") {
+        const auto open = net.accumulate();
+        pass(0.25);
+        pass(0.25);
+      }
+      pass(variable("ACCUMULATE", "0") == "1" ? 0.5 : 1);
       norm = optimizer.clip_grad_norm(context, 1.0);
       optimizer.step(context);
-      loss = l.item();
     });
     std::printf("step %lld loss %.17g norm %.17g sum %g\n", static_cast<long long>(step), loss, norm, sum);
     std::printf("members %zu\n", net.size());
