@@ -76,25 +76,33 @@ Future<Tensors> hop(const Ring& ring, const Meeting& at, size_t i, const char* w
   return came;
 }
 
-// A piece of the own queries and one of some keys, and whether the mask cuts through them.
+// Some of the own queries and of the keys of a rank that they see, and whether the mask cuts through them.
 struct Meets {
   Positions queries, keys;  // within the tensors
   bool causal = false;
 };
 
+// The own keys come first, and reach all queries. The pieces of a rank are in order, so what a query sees
+// of its own rank is what a mask gives, and of another one the first pieces; neighbours that see the same
+// go together.
 std::vector<Meets> meets(const Ring& ring, size_t source) {
-  const auto of = [](const std::vector<Positions>& all, size_t i) {
-    int64_t at = 0;
-    for (size_t k = 0; k < i; ++k) at += all[k].size;
-    return Positions{at, all[i].size};
-  };
   const auto &mine = ring.sequence.of(ring.rank), &theirs = ring.sequence.of(source);
-  std::vector<Meets> all;
-  for (size_t a = 0; a < mine.size(); ++a)
-    for (size_t b = 0; b < theirs.size(); ++b)
-      if (!ring.options.causal || theirs[b].from <= mine[a].from)
-        all.push_back({of(mine, a), of(theirs, b), ring.options.causal && mine[a] == theirs[b]});
-  return all;
+  const int64_t all = ring.shape[2];
+  if (source == ring.rank) return {{{0, all}, {0, all}, ring.options.causal}};
+  std::vector<Meets> out;
+  int64_t at = 0;
+  for (const Positions& piece : mine) {
+    int64_t seen = 0;
+    for (const Positions& keys : theirs)
+      if (!ring.options.causal || keys.from < piece.from) seen += keys.size;
+    if (!out.empty() && out.back().keys.size == seen)
+      out.back().queries.size += piece.size;
+    else
+      out.push_back({{at, piece.size}, {0, seen}});
+    at += piece.size;
+  }
+  std::erase_if(out, [](const Meets& m) { return m.keys.size == 0; });
+  return out;
 }
 
 Tensor cut(const Tensor& x, const Positions& p) { return ops::slice(x, 2, p.from, p.end()); }
@@ -103,30 +111,30 @@ ops::Attrs attributes(const Ring& ring, bool causal) {
   return {{"causal", causal}, {"scale", ring.options.scale.value_or(0.0)}};
 }
 
-// The mix of values so far, and the logarithms of the sums; of pieces that follow each other.
+// The mix of values so far, and the logarithms of the sums, of all own queries.
 struct Mixed {
   Tensor mix, logs;
 };
 
-// The sum is exp(a) + exp(b); the mixes are taken by their shares of it.
-Mixed merged(const Mixed& a, const Tensor& mix, const Tensor& logs) {
-  if (!a.mix.defined()) return {ops::to(mix, logs.dtype()), logs};
-  const Tensor top = ops::maximum(a.logs, logs);
-  const Tensor sum =
-      ops::add(top, ops::log(ops::add(ops::exp(ops::sub(a.logs, top)), ops::exp(ops::sub(logs, top)))));
-  const auto share = [&](const Tensor& l) { return ops::unsqueeze(ops::exp(ops::sub(l, sum)), -1); };
-  return {ops::add(ops::mul(a.mix, share(a.logs)), ops::mul(ops::to(mix, logs.dtype()), share(logs))), sum};
-}
-
-// Adds what the queries see of these keys. `so_far`: for each piece of the own positions.
-void attend(const Ring& ring, size_t source, const Tensor& q, const Tensors& kv, std::vector<Mixed>& so_far) {
+// Adds what the queries see of these keys: the sum is exp(a) + exp(b); the mixes are taken by their shares.
+void attend(const Ring& ring, size_t source, const Tensor& q, const Tensors& kv, Mixed& so_far) {
   const NoGradGuard off;
+  if (!q.size(2)) return;
   for (const Meets& m : meets(ring, source)) {
     const Tensor inputs[] = {cut(q, m.queries), cut(kv[0], m.keys), cut(kv[1], m.keys)};
     const Tensors out = ops::apply(ops::kAttention, inputs, attributes(ring, m.causal));
-    size_t piece = 0;
-    for (int64_t from = 0; from < m.queries.from; ++piece) from += ring.sequence.of(ring.rank)[piece].size;
-    so_far[piece] = merged(so_far[piece], out[0], out[1]);
+    const Tensor mix = ops::to(out[0], out[1].dtype()), &logs = out[1];
+    if (!so_far.mix.defined()) {
+      so_far = {mix, logs};
+      continue;
+    }
+    const Tensor old_mix = cut(so_far.mix, m.queries), old_logs = cut(so_far.logs, m.queries);
+    const Tensor top = ops::maximum(old_logs, logs);
+    const Tensor sum =
+        ops::add(top, ops::log(ops::add(ops::exp(ops::sub(old_logs, top)), ops::exp(ops::sub(logs, top)))));
+    const auto share = [&](const Tensor& l) { return ops::unsqueeze(ops::exp(ops::sub(l, sum)), -1); };
+    old_mix.copy_(ops::add(ops::mul(old_mix, share(old_logs)), ops::mul(mix, share(logs))));
+    old_logs.copy_(sum);
   }
 }
 
@@ -135,19 +143,12 @@ struct Kept {
   SavedTensor q, k, v, mix, logs;
 };
 
-Mixed joined(const std::vector<Mixed>& pieces, const Tensor& q) {
-  const NoGradGuard off;
-  Tensors mixes, logs;
-  for (const Mixed& m : pieces) mixes.push_back(m.mix), logs.push_back(m.logs);
-  if (mixes.empty()) return {q, ops::sum(q, {-1})};
-  return {ops::to(ops::cat(mixes, 2), q.dtype()), ops::cat(logs, 2)};
-}
-
 // Adds the gradients of some keys and values, and of the own queries.
 void attend_back(const Ring& ring, size_t source, const Tensor& grad, const Kept& kept, const Tensors& kv,
                  Tensor& dq, Tensors& dkv) {
   const NoGradGuard off;
   const Tensor q = kept.q.get(), mix = kept.mix.get(), logs = kept.logs.get();
+  if (!q.size(2)) return;
   for (const Meets& m : meets(ring, source)) {
     const Tensor own_logs = cut(logs, m.queries);
     const Tensor inputs[] = {
@@ -226,15 +227,20 @@ Task<Tensor> ring_attention(Tensor q, Tensor k, Tensor v, Group group, Sequence 
             std::move(sequence), std::move(options), group.rank(), q.shape()};
   const Tensor own_q = q.detach();
   Tensors kv{k.detach(), v.detach()};
-  std::vector<Mixed> pieces(ring.sequence.of(ring.rank).size());
+  Mixed mixed;
   for (size_t i = 0; i < ring.ranks(); ++i) {
     Future<Tensors> more;
     const bool last = i + 1 == ring.ranks();
     if (!last) more = hop(ring, ring.at, i, "", kv);
-    attend(ring, ring.source(i), own_q, kv, pieces);
+    attend(ring, ring.source(i), own_q, kv, mixed);
     if (!last) kv = co_await more;
   }
-  const Mixed mixed = joined(pieces, own_q);
+  if (mixed.mix.defined()) {
+    mixed.mix = ops::to(mixed.mix, own_q.dtype());
+  } else {  // no position is here
+    const NoGradGuard off;
+    mixed = {own_q, ops::sum(own_q, {-1})};
+  }
   if (!recorded) co_return mixed.mix;
   const Tensor out = mixed.mix.detach();
   Edges inputs;
