@@ -17,9 +17,9 @@ struct Squasher : nn::ModuleActor<nn::Linear> {
   static constexpr auto remote = methods<constructor<>, &Squasher::squash, &Squasher::distance>;
 };
 
-// Runs a script in a shell of four workers; the error, or nothing.
-std::string run(const std::string& text) {
-  repl::Interpreter interpreter{Cluster::in_process(4, hosting<Squasher>()), {}, {}};
+// Runs a script in a shell of so many workers; the error, or nothing.
+std::string run(const std::string& text, int workers = 4) {
+  repl::Interpreter interpreter{Cluster::in_process(workers, hosting<Squasher>()), {}, {}};
   return interpreter.run(text, "=test", false).error;
 }
 
@@ -98,6 +98,32 @@ TEST_CASE("in the shell a worker takes the place of another one in pipelines") {
     local calm, moved = losses(dims), losses(dims, true)
     assert(calm == moved, calm .. "\n" .. moved)
   )lua") == "");
+}
+
+TEST_CASE("in the shell layers that are cut over ranks go on when a worker takes the place of another one") {
+  CHECK(run(R"lua(
+    local function losses(dim, more, moves)
+      manual_seed(4)
+      local options = {loss = "mse_loss", micro_batches = 1}
+      for k, v in pairs(more) do options[k] = v end
+      local p = pipelines(mesh({{"dp", 2}, {"pp", 1}, {dim, 2}}, {"w0", "w1", "w2", "w3"}),
+                          {nn.sequential{nn.transformer_encoder_layer(16, 2, 32, {dropout = 0})}}, options)
+      local x, opt, all = ops.randn({4, 8, 16}), optim.adam(p, {lr = 0.01}), {}
+      for i = 1, 4 do
+        if i == 3 and moves then p:replace("w1", "w4") end
+        if i == 4 and moves then p:replace("w0", "w1") end
+        local step <close> = context()
+        all[i] = p:step(x, ops.tanh(x)):get().loss
+        opt:step(step)
+      end
+      return table.concat(all, " ")
+    end
+    for dim, more in pairs{tp = {}, cp = {context = "ring"}, ep = {experts = 4}} do
+      local calm, moved = losses(dim, more), losses(dim, more, true)
+      assert(calm == moved, dim .. ": " .. calm .. "\n" .. moved)
+    end
+  )lua",
+            5) == "");
 }
 
 TEST_CASE("in the shell pipelines take actors, one for each point of the mesh, and a loss of theirs") {
