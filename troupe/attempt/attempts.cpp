@@ -332,14 +332,17 @@ Attempts::Seats Attempts::seats(Set& set, const std::set<std::string>& absent) {
                    .path = path,
                    .own = own == own_.end() ? StateDict() : own->second.at(r)});
   }
-  drop(set, all, going);
-  seat_free(set, all);
+  std::vector<std::string> available = free_;
+  available.insert(available.end(), idle_.begin(), idle_.end());
+  drop(set, all, going, available);
+  seat_free(set, all, available);
   return all;
 }
 
-// Members of these units go, also those that live; but their workers take the places of others first. Units
-// that have lost most go first.
-void Attempts::drop(Set& set, Seats& seats, const std::set<size_t>& units) {
+// Members of these units go, also those that live, where there are not enough others for their empty seats.
+// The workers of one that goes are there for the next; the one that has lost most goes first.
+void Attempts::drop(Set& set, Seats& seats, const std::set<size_t>& units,
+                    std::vector<std::string>& available) {
   std::vector<size_t> unit_of;
   for (size_t r = 0; r < seats.size(); ++r) unit_of.push_back(set.unit_of(r));
   const auto empty_in = [&](size_t unit) {
@@ -350,10 +353,10 @@ void Attempts::drop(Set& set, Seats& seats, const std::set<size_t>& units) {
   };
   std::vector<size_t> order(units.begin(), units.end());
   std::ranges::stable_sort(order, std::greater(), [&](size_t unit) { return empty_in(unit).size(); });
-  std::vector<std::string> freed;
   for (const size_t unit : order) {
-    if (const auto empty = empty_in(unit); empty.size() <= freed.size()) {
-      for (ReplicaSeat* seat : empty) seat->worker = freed.back(), freed.pop_back();
+    if (const auto empty = empty_in(unit); empty.size() <= available.size()) {
+      for (size_t i = 0; i < empty.size(); ++i) empty[i]->worker = available[i];
+      available.erase(available.begin(), available.begin() + std::ssize(empty));
       continue;
     }
     MissingUnit gone;
@@ -368,7 +371,7 @@ void Attempts::drop(Set& set, Seats& seats, const std::set<size_t>& units) {
         seat.worker = member.owner_name(), seat.path = member.handle()->path();
         if (own_.contains(&set)) seat.own = own_[&set].at(*seat.stays);
       }
-      if (!seat.worker.empty()) freed.push_back(seat.worker);
+      if (!seat.worker.empty()) available.push_back(seat.worker);
       told_.push_back({seat.path, ""});
       gone.push_back({i, seat.path, std::move(seat.own), number_});
       seats.erase(seats.begin() + static_cast<std::ptrdiff_t>(i));
@@ -380,13 +383,11 @@ void Attempts::drop(Set& set, Seats& seats, const std::set<size_t>& units) {
 
 // Whoever came for nobody takes the place of one that has been missing, or is one more; or it came for a
 // worker without a replica.
-void Attempts::seat_free(Set& set, Seats& seats) {
+void Attempts::seat_free(Set& set, Seats& seats, const std::vector<std::string>& available) {
   auto& missing = missing_[&set];
   const ElasticJob& job = cluster_.elastic_job();
-  std::vector<std::string> there = free_;
-  there.insert(there.end(), idle_.begin(), idle_.end());
-  auto next = there.begin();
-  const auto left = [&] { return static_cast<size_t>(there.end() - next); };
+  auto next = available.begin();
+  const auto left = [&] { return static_cast<size_t>(available.end() - next); };
   const auto seat = [&](size_t at, std::string path, StateDict own) {
     seats.insert(seats.begin() + static_cast<std::ptrdiff_t>(std::min(at, seats.size())),
                  {.stays = {}, .worker = *next++, .path = std::move(path), .own = std::move(own)});
@@ -399,7 +400,7 @@ void Attempts::seat_free(Set& set, Seats& seats) {
       seat(one.rank, one.path, one.number == number_ ? std::move(one.own) : StateDict());
     }
   if (missing.empty() && job.most > job.start && set.can_grow())
-    while (left() > idle_.size()) seat(seats.size(), "", {});
+    while (left() > 0 && std::ranges::find(free_, *next) != free_.end()) seat(seats.size(), "", {});
 }
 
 void Attempts::form_set(Set& set, const std::set<std::string>& absent) {

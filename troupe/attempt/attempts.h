@@ -68,8 +68,8 @@ class Attempts {
   /// Spares for those; waits for newcomers where there would be too few workers without.
   bool choose(const std::set<std::string>& absent);
   Seats seats(Set& set, const std::set<std::string>& absent);
-  void drop(Set& set, Seats& seats, const std::set<size_t>& units);
-  void seat_free(Set& set, Seats& seats);
+  void drop(Set& set, Seats& seats, const std::set<size_t>& units, std::vector<std::string>& available);
+  void seat_free(Set& set, Seats& seats, const std::vector<std::string>& available);
   void form_set(Set& set, const std::set<std::string>& absent);
   void tell(const std::string& gone);
   void keep();
