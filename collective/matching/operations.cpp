@@ -6,14 +6,26 @@
 
 namespace troupe::internal::collective {
 
+// The newest 64 are known.
+void Operations::Uses::add(uint64_t use, bool done_without) {
+  const uint64_t by = use + 1 - next;
+  without = by < 64 ? without << by : 0;
+  if (done_without) without |= 1;
+  next = use + 1;
+}
+
+bool Operations::Uses::done_without(uint64_t use) const {
+  return use < next && next - use <= 64 && (without >> (next - 1 - use) & 1);
+}
+
 // Its next use of a tag by the rank.
 OperationId Operations::use(uint64_t group, size_t rank, const OperationTag& tag, Collective what) {
   forgotten_.erase(group);
   OperationId id{group, rank, tag.name, OperationId::kSingleUse};
   if (!tag.single_use) {
-    uint64_t& next = next_use(id);
-    id.use = std::max(next, tag.use);
-    next = id.use + 1;
+    Uses& uses = tags_[{group, rank}][tag.name];
+    id.use = std::max(uses.next, tag.use);
+    uses.add(id.use, false);
     given_up_.erase(given_up_.lower_bound({group, rank, tag.name, 0}), given_up_.lower_bound(id));
   } else if (has_called(id)) {
     throw_invalid("[" + std::string(name(what)) + "] tag \"" + tag.name +
@@ -35,7 +47,7 @@ std::vector<Operations::Early> Operations::take_early(const OperationId& id) {
 
 OperationId Operations::enter(uint64_t group, std::vector<GroupMember> members, size_t rank,
                               const OperationTag& tag, Signature signature, Out& out,
-                              const std::optional<Error>& fails) {
+                              const std::optional<Error>& fails, Missing held) {
   const size_t n = members.size();
   if (signature.problem.ranks != n)
     throw_invalid("[" + std::string(name(signature.operation())) + "] it is made for " +
@@ -51,6 +63,8 @@ OperationId Operations::enter(uint64_t group, std::vector<GroupMember> members, 
   op.chunks = op.signature.chunks();
   op.peers = out.peers = peers(first);
   op.first = std::move(first);
+  op.was_held = held != nullptr;
+  op.held = std::move(held);
   std::vector<Early> early = take_early(id);
   std::set<size_t> senders;
   for (const Early& x : early) senders.insert(x.part.from);
@@ -79,7 +93,7 @@ OperationId Operations::enter(uint64_t group, std::vector<GroupMember> members, 
       end_different(at, x.part, senders, out);
       return id;
     }
-  advance(at, out);
+  if (!op.held) advance(at, out);
   for (Early& x : early) {
     const auto now = running_.find(id);
     if (now == running_.end() || now->second.error) break;
@@ -112,13 +126,50 @@ std::optional<Error> Operations::why_not(const OperationId& id) const {
   return {};
 }
 
+void Operations::release(const OperationId& id, Out& out) {
+  const Lock lock(mutex_);
+  const auto at = running_.find(id);
+  if (at == running_.end() || at->second.error || !at->second.held) return;
+  at->second.held = nullptr;
+  advance(at, out);
+}
+
+bool Operations::done_without(const OperationId& id, Out& out) {
+  const Lock lock(mutex_);
+  const auto at = running_.find(id);
+  if (at == running_.end() || at->second.error || !at->second.held) return false;
+  if (const auto rank = tags_.find({id.group, id.rank}); rank != tags_.end())
+    if (const auto tag = rank->second.find(id.tag); tag != rank->second.end() && id.use < tag->second.next)
+      if (const uint64_t ago = tag->second.next - 1 - id.use; ago < 64)
+        tag->second.without |= uint64_t{1} << ago;
+  finish(at, out);
+  return true;
+}
+
+void Operations::done_at_once(uint64_t group, size_t rank, const std::string& tag) {
+  const Lock lock(mutex_);
+  OperationId id{group, rank, tag, 0};
+  Uses& uses = tags_[{group, rank}][tag];
+  id.use = uses.next;
+  uses.add(id.use, true);
+  if (early_.empty() && given_up_.empty()) return;
+  // A rank may have given it up, or have heard that one has, before that was seen here.
+  take_early(id);
+  given_up_.erase(given_up_.lower_bound({group, rank, tag, 0}), given_up_.upper_bound(id));
+}
+
+const Operations::Uses* Operations::uses(const OperationId& id) const {
+  const auto rank = tags_.find({id.group, id.rank});
+  if (rank == tags_.end()) return nullptr;
+  const auto tag = rank->second.find(id.tag);
+  return tag == rank->second.end() ? nullptr : &tag->second;
+}
+
 bool Operations::has_called(const OperationId& id) const {
   if (id.use == OperationId::kSingleUse)
     return running_.contains(id) || (single_uses_.contains(id) && !given_up_.contains(id));
-  const auto rank = tags_.find({id.group, id.rank});
-  if (rank == tags_.end()) return false;
-  const auto tag = rank->second.find(id.tag);
-  return tag != rank->second.end() && id.use < tag->second;
+  const Uses* const of_tag = uses(id);
+  return of_tag && id.use < of_tag->next;
 }
 
 void Operations::abort_to(WorkerId worker, size_t rank, const OperationId& id, const Error& why,
@@ -139,6 +190,8 @@ void Operations::part(WorkerId sender, const Part& part, Value elements, Out& ou
   if (lost_.contains(sender)) return;
   if (const auto why = why_not(id)) return abort_to(sender, part.from, id, *why, out);
   if (forgotten_.contains(id.group)) return abort_to(sender, part.from, id, uses_no_more(id), out);
+  // A rank that has failed tells all: whoever heard of that before it was decided sends a part, and is told.
+  if (const Uses* const of_tag = uses(id); of_tag && of_tag->done_without(id.use)) return;
   if (has_called(id)) return abort_to(sender, part.from, id, why_over(id, part), out);
   if (early_of_[sender] >= limits_.early_parts) {
     const Error why(ErrorKind::overloaded, operation_text(id, part.signature) + ": rank " +

@@ -8,6 +8,7 @@
 #pragma once
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -87,10 +88,20 @@ class Operations {
   Operations() : Operations(Limits()) {}
   explicit Operations(Limits limits) : limits_(limits) {}
 
+  /// Ranks that have not called an operation that is held.
+  using Missing = std::function<std::vector<size_t>()>;
+
   /// `rank` calls an operation of a group, with members in the order of ranks. `finished` may be in `out`
-  /// already. `fails`: it cannot take part, and the others hear why.
+  /// already. `fails`: it cannot take part, and the others hear why. `held`: nothing of it is sent until it
+  /// is released, since it may be done without messages.
   OperationId enter(uint64_t group, std::vector<GroupMember> members, size_t rank, const OperationTag& tag,
-                    Signature signature, Out& out, const std::optional<Error>& fails = {});
+                    Signature signature, Out& out, const std::optional<Error>& fails = {}, Missing held = {});
+  /// One that was held goes by messages.
+  void release(const OperationId& id, Out& out);
+  /// One that was held is done without. False: it has ended before.
+  bool done_without(const OperationId& id, Out& out);
+  /// So is the next use of the tag, which was called and is over at once.
+  void done_at_once(uint64_t group, size_t rank, const std::string& tag);
   /// The call of the rank was refused, before anybody has heard of it. It counts as one of the tag, so that
   /// the next is the next of all, and fails on all members.
   void refuse(uint64_t group, const std::vector<GroupMember>& members, size_t rank, const OperationTag& tag,
@@ -158,6 +169,8 @@ class Operations {
     std::set<size_t> peers;
     Schedule first;  // of chunk 0, until that is open
     size_t chunks = 0, next = 0, over = 0, busy = 0;
+    Missing held;                  // set: nothing is sent
+    bool was_held = false;         // a rank may be over that others wait for: all hear when it fails
     bool on_devices = false;       // it is their turn
     std::map<size_t, Chunk> open;  // that have begun, or of which parts have come
     std::optional<Error> error;    // it ends when nothing is busy
@@ -174,6 +187,13 @@ class Operations {
     Value elements;
   };
   using Table = std::map<OperationId, Running>;
+  // How often a rank has used a tag.
+  struct Uses {
+    uint64_t next = 0;
+    uint64_t without = 0;  // bit i: use next - 1 - i was done without messages
+    void add(uint64_t use, bool done_without);
+    bool done_without(uint64_t use) const;
+  };
 
   // All with mutex_.
   OperationId use(uint64_t group, size_t rank, const OperationTag& tag, Collective what);
@@ -195,7 +215,7 @@ class Operations {
   void answered(Table::iterator at, Out& out);
   static std::set<size_t> missing(const Running& op);
   void abort_to(WorkerId worker, size_t rank, const OperationId& id, const Error& why, Out& out) const;
-  uint64_t& next_use(const OperationId& id) { return tags_[{id.group, id.rank}][id.tag]; }
+  const Uses* uses(const OperationId& id) const;
   bool has_called(const OperationId& id) const;
   std::optional<Error> why_not(const OperationId& id) const;
   Error why_over(const OperationId& id, const Part& part) const;
@@ -206,7 +226,7 @@ class Operations {
   std::map<OperationId, std::vector<Early>> early_;
   std::map<WorkerId, size_t> early_of_;    // parts, by sender
   std::map<OperationId, Error> given_up_;  // by others, before the call
-  std::map<std::pair<uint64_t, size_t>, std::map<std::string, uint64_t>> tags_;
+  std::map<std::pair<uint64_t, size_t>, std::map<std::string, Uses>> tags_;
   std::map<uint64_t, Error> broken_;
   std::map<WorkerId, Error> lost_;
   std::deque<std::pair<OperationId, Error>> failures_;  // the newest

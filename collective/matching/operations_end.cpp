@@ -33,6 +33,8 @@ void Operations::end(Table::iterator at, Error why, Out& out, const std::set<siz
   auto& [id, op] = *at;
   std::set<size_t> all = op.peers;
   all.insert(also.begin(), also.end());
+  for (size_t r = 0; op.was_held && r < op.members.size(); ++r) all.insert(r);
+  op.held = nullptr;
   all.erase(except);
   all.erase(id.rank);
   for (const size_t r : all)
@@ -155,6 +157,10 @@ void Operations::unanswered(const OperationId& id, size_t rank, Out& out) {
 
 // From whom parts are.
 std::set<size_t> Operations::missing(const Running& op) {
+  if (op.held) {
+    const std::vector<size_t> ranks = op.held();
+    return {ranks.begin(), ranks.end()};
+  }
   std::set<size_t> all;
   for (const auto& [number, chunk] : op.open)
     for (size_t i = chunk.at; i < chunk.steps.size(); ++i)

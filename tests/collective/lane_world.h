@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/collective/lane_words.h"
+#include "collective/lane_words.h"
 
 namespace troupe::testing {
 
@@ -160,16 +160,16 @@ class LaneWorld {
     const auto tell = [&](size_t to) { ranks_[to].rung = true; };
     const auto is_over = [&](uint64_t use) { return r.way[use] != LaneWay::open || r.failed_at[use] >= 0; };
     const auto await = [&](uint64_t use) {
-      lane.advance(decided, take, tell);
+      lane.advance(decided, take, tell, false);
       note();
       while (!is_over(use)) {
-        lane.sleep(use, decided, take, tell);
+        lane.sleep(use, decided, take);
         note();
         if (is_over(use)) break;
         r.sleeps = true;
         go_on(self);
         r.sleeps = r.rung = false;
-        lane.advance(decided, take, tell);
+        lane.advance(decided, take, tell, false);
         note();
       }
     };

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "collective/lane_words.h"
 #include "collective/matching/operations.h"
 #include "core/base/generator.h"
 
@@ -44,6 +46,7 @@ struct RankCall {
   OperationTag tag;
   Signature signature;
   uint64_t number;
+  bool by_memory = false;
 };
 struct Rank {
   size_t worker;
@@ -83,15 +86,20 @@ class RankWorld {
     Called called{job, Numbers(p.elements(), -1)};
     for (const Range& x : p.brings(r))
       for (size_t i = x.from; i < x.end(); ++i) called.work[i] = number(job.number, p.adds() ? r : 0, i);
+    if (with_lanes_ && !job.tag.single_use) return call_with_lane(rank.worker, group, r, std::move(called));
     const OperationId id = tables_[rank.worker]->enter(group, members(group), r, job.tag, job.signature, out);
     called_[id] = std::move(called);
     take(rank.worker, std::move(out));
   }
+  // From the first call on, each tag of a group that is not of a single use has a lane.
+  void use_lanes() { with_lanes_ = true; }
+  size_t went_by_memory() const { return by_memory_; }
 
   void refuse(uint64_t group, size_t r, const OperationTag& tag, Collective what, const Error& why) {
     Operations::Out out;
     const size_t w = ranks_.at({group, r}).worker;
     tables_[w]->refuse(group, members(group), r, tag, what, why, out);
+    if (with_lanes_ && !tag.single_use) lane_by_messages(w, {group, r, tag.name, 0});
     take(w, std::move(out));
   }
 
@@ -115,6 +123,9 @@ class RankWorld {
       }
       Operations::Out out;
       const auto sender = static_cast<WorkerId>(from);
+      if (p.notice && p.notice->error && p.notice->error->kind() == ErrorKind::disconnected)
+        give_up_lanes(to, [&](uint64_t group) { return group == p.notice->to.group; });
+      if (p.wakes) return wake(to, *p.wakes), true;
       if (p.part)
         tables_[to]->part(sender, *p.part, std::move(p.elements), out);
       else
@@ -124,6 +135,9 @@ class RankWorld {
     } else if ((pick -= full_.size()) < told.size()) {
       const auto [who, whom] = told[pick];
       losses_.erase(std::ranges::find(losses_, told[pick]));
+      give_up_lanes(who, [&, of = whom](uint64_t group) {
+        return std::ranges::any_of(members(group), [&](const GroupMember& m) { return m.worker == of; });
+      });
       Operations::Out out;
       tables_[who]->lost(
           static_cast<WorkerId>(whom),
@@ -155,9 +169,8 @@ class RankWorld {
       if (alive_[other]) cut_off(other, w);
     links_[{w, w}].clear();
     note_full();
-    std::erase_if(called_, [&](const auto& x) {
-      return ranks_.at({x.first.group, x.first.rank}).worker == w;
-    });
+    std::erase_if(called_,
+                  [&](const auto& x) { return ranks_.at({x.first.group, x.first.rank}).worker == w; });
   }
   // A connection between two that live on.
   void cut(size_t a, size_t b) {
@@ -241,7 +254,133 @@ class RankWorld {
     std::optional<Part> part;
     Value elements;
     std::optional<Notice> notice;
+    std::optional<OperationId> wakes = {};  // a rank that sleeps in the lane of that tag
   };
+  // What a rank shows the others of a tag, and its own side.
+  struct LaneRank {
+    std::array<uint64_t, kLaneSlots> state{}, what{};
+    std::array<Numbers, kLaneSlots> elements;
+    uint64_t called = 0, done = 0, asleep = 0;
+    struct Words {
+      RankWorld* world;
+      OperationId self;
+      size_t rank() const { return self.rank; }
+      size_t ranks() const { return world->size(self.group); }
+      static constexpr bool keeps(LaneRule) { return true; }
+      LaneRank& at(size_t r) const { return world->lanes_[{self.group, r, self.tag, 0}]; }
+      uint64_t state(size_t r, uint64_t slot) const { return at(r).state[slot]; }
+      uint64_t what(size_t r, uint64_t slot) const { return at(r).what[slot]; }
+      uint64_t called(size_t r) const { return at(r).called; }
+      uint64_t done(size_t r) const { return at(r).done; }
+      uint64_t asleep(size_t r) const { return at(r).asleep; }
+      void set_state(uint64_t slot, uint64_t x) const { at(rank()).state[slot] = x; }
+      void set_what(uint64_t slot, uint64_t x) const { at(rank()).what[slot] = x; }
+      void set_called(uint64_t x) const { at(rank()).called = x; }
+      void set_done(uint64_t x) const { at(rank()).done = x; }
+      void set_asleep(uint64_t x) const { at(rank()).asleep = x; }
+    };
+    std::optional<LaneWords<Words>> words;
+    std::vector<LaneWords<Words>::Decided> decided;
+    std::map<uint64_t, Numbers> sums;
+    bool gave_up = false;
+  };
+
+  LaneRank& lane_of(const OperationId& id) {
+    LaneRank& lane = lanes_[{id.group, id.rank, id.tag, 0}];
+    if (!lane.words) lane.words.emplace(LaneRank::Words{this, {id.group, id.rank, id.tag, 0}}, 0);
+    return lane;
+  }
+  auto tells(size_t w, const OperationId& id) {
+    return [this, w, id](size_t r) {
+      const OperationId to{id.group, r, id.tag, 0};
+      send(w, worker_of(to), {{}, {}, {}, to});
+    };
+  }
+  auto taker(const OperationId& id) {
+    return [this, id](uint64_t use) {
+      Numbers sum = lane_of(id).elements[use % kLaneSlots];
+      for (size_t r = 0; r < size(id.group); ++r) {
+        if (r == id.rank) continue;
+        const Numbers& x = lanes_.at({id.group, r, id.tag, 0}).elements[use % kLaneSlots];
+        if (x.size() != sum.size()) FAIL("elements of another operation are taken");
+        for (size_t i = 0; i < x.size(); ++i) sum[i] += x[i];
+      }
+      lane_of(id).sums[use] = std::move(sum);
+    };
+  }
+  void call_with_lane(size_t w, uint64_t group, size_t r, Called called) {
+    OperationId id{group, r, called.job.tag.name, 0};
+    LaneRank& lane = lane_of(id);
+    const Signature& s = called.job.signature;
+    const bool in_slot = called.job.by_memory && s.problem.collective == Collective::all_reduce &&
+                         !s.on_devices && !lane.gave_up && lane.words->has_room();
+    LaneWay way = LaneWay::messages;
+    const auto told = tells(w, id);
+    if (in_slot) {
+      id.use = lane.words->by_memory(std::hash<std::string>()(s.str()),
+                                     [&](uint64_t slot) { lane.elements[slot] = called.work; });
+      way = LaneWay::open;
+    } else {
+      id.use = lane.words->by_messages(told);
+    }
+    lane.words->advance(lane.decided, taker(id), told);
+    std::erase_if(lane.decided, [&](const auto& d) { return d.use == id.use && (way = d.way, true); });
+    Operations::Out out;
+    if (way == LaneWay::memory) {
+      tables_[w]->done_at_once(group, r, id.tag);
+      called.work = std::move(lane.sums.at(id.use));
+      called.ended = 1;
+      ++by_memory_;
+      called_[id] = std::move(called);
+    } else {
+      Operations::Missing held;
+      if (way == LaneWay::open) held = [this, id] { return missing_in(LaneRank::Words{this, id}, id.use); };
+      const Signature signature = s;
+      const OperationId entered =
+          tables_[w]->enter(group, members(group), r, called.job.tag, signature, out, {}, std::move(held));
+      if (entered != id) FAIL("the lane and the table count differently");
+      called_[id] = std::move(called);
+      if (way == LaneWay::open) lane.words->sleep(id.use, lane.decided, taker(id));
+      take(w, std::move(out));
+    }
+    settle_lane(w, id);
+  }
+  void lane_by_messages(size_t w, const OperationId& id) {
+    LaneRank& lane = lane_of(id);
+    const auto told = tells(w, id);
+    lane.words->by_messages(told);
+    lane.words->advance(lane.decided, taker(id), told);
+    settle_lane(w, id);
+  }
+  void wake(size_t w, const OperationId& id) {
+    LaneRank& lane = lane_of(id);
+    lane.words->advance(lane.decided, taker(id), [](size_t) {}, false);
+    settle_lane(w, id);
+  }
+  void settle_lane(size_t w, const OperationId& at) {
+    LaneRank& lane = lane_of(at);
+    for (const auto& [use, way] : std::exchange(lane.decided, {})) {
+      const OperationId id{at.group, at.rank, at.tag, use};
+      Operations::Out out;
+      if (way == LaneWay::messages)
+        tables_[w]->release(id, out);
+      else if (tables_[w]->done_without(id, out))
+        called_.at(id).work = std::move(lane.sums.at(use)), ++by_memory_;
+      take(w, std::move(out));
+    }
+  }
+  void lane_failed(size_t w, const OperationId& id) {
+    if (!with_lanes_ || id.use == OperationId::kSingleUse) return;
+    LaneRank& lane = lane_of(id);
+    lane.words->failed(id.use);
+    lane.words->advance(lane.decided, taker(id), [](size_t) {}, false);
+    settle_lane(w, id);
+  }
+  template <class F>
+  void give_up_lanes(size_t w, F of_group) {
+    for (auto& [id, lane] : lanes_)
+      if (ranks_.at({id.group, id.rank}).worker == w && of_group(id.group)) lane.gave_up = true;
+  }
 
   size_t worker_of(const OperationId& id) const { return ranks_.at({id.group, id.rank}).worker; }
   // What was on its way to `who` arrives in part, and then `who` is told.
@@ -264,6 +403,8 @@ class RankWorld {
     queue.push_back(std::move(p));
   }
   void take(size_t w, Operations::Out out) {
+    for (const auto& x : out.finished)
+      if (x.error) lane_failed(w, x.id);
     for (auto& x : out.work) work_.push_back({w, std::move(x)});
     for (const auto& x : out.unwanted)
       if (std::ranges::none_of(work_,
@@ -336,6 +477,9 @@ class RankWorld {
   std::vector<std::pair<size_t, Operations::Work>> work_;
   std::map<OperationId, Called> called_;
   std::vector<Operations::Finished> finished_;
+  std::map<OperationId, LaneRank> lanes_;  // of use 0
+  bool with_lanes_ = false;
+  size_t by_memory_ = 0;
 };
 
 }  // namespace troupe::testing

@@ -1,5 +1,5 @@
 // Who decides what of the small operations of one tag that go by memory: the words that ranks of one host
-// show each other, and the rules for them, which no operation follows yet.
+// show each other, and the rules for them. (How operations follow them: lane.h.)
 //
 // Each rank has words that it alone writes and all read. Its operations of the tag are numbered from 0:
 //
@@ -99,10 +99,11 @@ class LaneWords {
     for (Open& op : open_)
       if (op.use == use) op.over = true;
   }
-  /// Decides what can be decided, in order. take(use) has the elements of all ranks before it; decided(use,
-  /// way) is told of what others do not know yet; tell(rank) that it sleeps and waits for it.
+  /// Decides what can be decided, in order: `decided` gets it. take(use) has the elements of all ranks before
+  /// it. `tell`, of who has just called: tell(rank) that it sleeps, and waits for what was decided. (Whoever
+  /// was told tells nobody: who told it has told all.)
   template <class Take, class Tell>
-  void advance(std::vector<Decided>& decided, Take take, Tell tell) {
+  void advance(std::vector<Decided>& decided, Take take, Tell tell, bool tells = true) {
     uint64_t complete = 0;
     while (!open_.empty()) {
       const Open& op = open_.front();
@@ -120,13 +121,13 @@ class LaneWords {
       words_.set_done(done_);
     }
     if (open_.empty() && sleeps_) words_.set_asleep(sleeps_ = 0);
-    if (complete && words_.keeps(LaneRule::tell_of_decision)) wake(complete - 1, tell);
+    if (complete && tells && words_.keeps(LaneRule::tell_of_decision)) wake(complete - 1, tell);
   }
   /// Whoever decides the operation, or makes it go by messages, tells this rank. advance() follows.
-  template <class Take, class Tell>
-  void sleep(uint64_t use, std::vector<Decided>& decided, Take take, Tell tell) {
+  template <class Take>
+  void sleep(uint64_t use, std::vector<Decided>& decided, Take take) {
     if (sleeps_ < use + 1) words_.set_asleep(sleeps_ = use + 1);
-    if (words_.keeps(LaneRule::look_again)) advance(decided, take, tell);
+    if (words_.keeps(LaneRule::look_again)) advance(decided, take, [](size_t) {}, false);
   }
   /// What the others say of an operation that this rank has in a slot.
   LaneWay find(uint64_t use, uint64_t what) const {
@@ -150,14 +151,6 @@ class LaneWords {
     }
     return all ? LaneWay::memory : LaneWay::open;
   }
-  /// Ranks that have not said anything of it.
-  std::vector<size_t> missing(uint64_t use) const {
-    std::vector<size_t> all;
-    for (size_t r = 0; r < words_.ranks(); ++r)
-      if (r != words_.rank() && words_.called(r) <= use && words_.state(r, use % kLaneSlots) / 2 != use + 1)
-        all.push_back(r);
-    return all;
-  }
 
  private:
   struct Open {
@@ -175,5 +168,15 @@ class LaneWords {
   std::vector<uint64_t> known_;  // done, of each rank, at least
   std::deque<Open> open_;        // called, not decided
 };
+
+/// Ranks that have not said anything of an operation that is in a slot here. From any thread.
+template <class Words>
+std::vector<size_t> missing_in(const Words& words, uint64_t use) {
+  std::vector<size_t> all;
+  for (size_t r = 0; r < words.ranks(); ++r)
+    if (r != words.rank() && words.called(r) <= use && words.state(r, use % kLaneSlots) / 2 != use + 1)
+      all.push_back(r);
+  return all;
+}
 
 }  // namespace troupe::internal::collective

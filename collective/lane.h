@@ -1,0 +1,146 @@
+// Small operations of one tag of a group whose members are on one host, in memory that they share: a rank's
+// side of it.
+//
+// Each rank has a block in its process's arena, which it alone writes. The others have it for reading, as
+// they have any large tensor that was sent to them. Who decides what is in lane_words.h; the words and the
+// elements lie here.
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "collective/lane_words.h"
+#include "collective/reduction.h"
+#include "collective/rows.h"
+#include "core/base/mutex.h"
+#include "core/tensor/tensor.h"
+
+namespace troupe::internal::collective {
+
+/// In the shared memory. What one writes often and others read has a line of its own.
+struct LaneBlock {
+  static constexpr size_t kMost = size_t{64} << 10;  ///< bytes of an operation
+  static constexpr size_t kRanks = 16;
+  struct Slot {
+    alignas(64) std::atomic<uint64_t> state;
+    std::atomic<uint64_t> what;
+    alignas(64) std::byte elements[kMost];
+  };
+  /// Drawn for this block: a group that is used again after it was forgotten has others.
+  alignas(64) uint64_t number;
+  /// The numbers of the blocks that are read here, by rank; 0: none.
+  std::atomic<uint64_t> reads[kRanks];
+  alignas(64) std::atomic<uint64_t> called;
+  std::atomic<uint64_t> asleep;
+  alignas(64) std::atomic<uint64_t> done;
+  alignas(64) Slot slots[kLaneSlots];
+};
+
+/// What a lane decided, and which ranks have to be told.
+struct LaneOutcome {
+  struct Decided {
+    uint64_t use;
+    LaneWay way;
+    Tensor sum;  ///< by memory
+  };
+  std::vector<Decided> decided;
+  std::vector<size_t> tell;
+};
+
+/// Everything but mutex() by who holds the mutex. What is in an outcome is done without it.
+class Lane {
+ public:
+  /// `first`: the next use of the tag. `block` has the bytes of a LaneBlock, of which nothing counts yet.
+  Lane(Standing at, uint64_t first, Tensor block);
+  Lane(const Lane&) = delete;
+  Mutex& mutex() { return mutex_; }
+  const Tensor& block() const { return block_; }
+
+  /// The block of another rank, or a copy of it. Whether it is read here now.
+  bool came(size_t rank, Tensor block);
+  /// Whether all ranks read each other.
+  bool is_ready();
+  /// All that is called from now on goes by messages.
+  void give_up() { gave_up_ = true; }
+  /// Nothing of the group will go well any more: what is kept of the others goes once nothing waits for them.
+  void break_off();
+  /// Nobody calls here any more.
+  void close();
+  bool is_closed() const { return closed_; }
+  bool has_room() { return words_.has_room(); }
+  bool is_idle() const { return pending_.empty(); }
+
+  /// The next operation, which is to go by memory; it is ready, and has room. Looks as long as `spin` whether
+  /// it does: then `x` is the result, else `x` is as it was. `use`: of the tag. What is decided of others is
+  /// in `outcome`.
+  LaneWay reduce(Tensor& x, ReduceOp op, Duration spin, uint64_t& use, LaneOutcome& outcome);
+  /// The next one goes by messages.
+  void by_messages(LaneOutcome& outcome);
+  /// Sleeps until it is decided: is told then, and calls wake().
+  void sleep(uint64_t use, LaneOutcome& outcome);
+  void wake(LaneOutcome& outcome);
+  /// It has failed here.
+  void failed(uint64_t use, LaneOutcome& outcome);
+  /// Tells, on any thread and at any time, which ranks have not called it.
+  std::function<std::vector<size_t>()> missing(uint64_t use) const;
+
+ private:
+  struct Words {
+    Lane* lane;
+    size_t rank() const { return lane->at_.rank; }
+    size_t ranks() const { return lane->at_.ranks; }
+    static constexpr bool keeps(LaneRule) { return true; }
+    // The order of all of them counts where a rank writes one word and then reads another one.
+    uint64_t state(size_t r, uint64_t slot) const { return lane->blocks_[r]->slots[slot].state.load(); }
+    uint64_t what(size_t r, uint64_t slot) const {
+      return lane->blocks_[r]->slots[slot].what.load(std::memory_order_relaxed);
+    }
+    uint64_t called(size_t r) const { return lane->blocks_[r]->called.load(); }
+    uint64_t done(size_t r) const { return lane->blocks_[r]->done.load(std::memory_order_acquire); }
+    // A rank whose block has not come does not sleep.
+    uint64_t asleep(size_t r) const { return lane->blocks_[r] ? lane->blocks_[r]->asleep.load() : 0; }
+    void set_state(uint64_t slot, uint64_t x) { lane->own_->slots[slot].state.store(x); }
+    void set_what(uint64_t slot, uint64_t x) {
+      lane->own_->slots[slot].what.store(x, std::memory_order_relaxed);
+    }
+    void set_called(uint64_t x) {
+      if (!lane->closed_) lane->own_->called.store(x);
+    }
+    void set_done(uint64_t x) { lane->own_->done.store(x, std::memory_order_release); }
+    void set_asleep(uint64_t x) { lane->own_->asleep.store(x); }
+  };
+  // An operation that this rank has in a slot.
+  struct Pending {
+    uint64_t use;
+    ReduceOp op;
+    DType dtype;
+    Shape shape;
+    Tensor sum;
+  };
+  void take(uint64_t use);
+  void advance(LaneOutcome& outcome, bool tells);
+  void let_go();
+  void put_in(LaneOutcome& outcome);
+  auto taker() {
+    return [this](uint64_t use) { take(use); };
+  }
+
+  const Standing at_;
+  Mutex mutex_;
+  const Tensor block_;
+  LaneBlock* const own_;
+  std::shared_ptr<std::vector<Tensor>> kept_;  // what blocks_ shows
+  std::vector<const LaneBlock*> blocks_;
+  LaneWords<Words> words_;
+  std::vector<LaneWords<Words>::Decided> decided_;
+  std::deque<Pending> pending_;
+  bool is_ready_ = false, gave_up_ = false, broken_ = false, closed_ = false;
+  uint64_t in_vain_ = 0;  // operations that were not there in time, one after the other
+};
+
+}  // namespace troupe::internal::collective
