@@ -49,6 +49,11 @@ inline constexpr Service<bool(RankAddress address)> kAsk{"collective.ask",
                                                          {.timeout = std::chrono::seconds(1)}};
 /// Rank to its own worker: tell when the operation is over. By its deadline the operation has one.
 inline constexpr Service<void(RankAddress address)> kOver{"collective.over"};
+/// Rank to rank: its block of the lane of that tag. Whether the other one can read there what is written
+/// later.
+inline constexpr Service<bool(RankAddress address, Tensor block)> kLane{"collective.lane"};
+/// Rank to rank, which sleeps: an operation in the lane of that tag is decided.
+inline constexpr Service<void(RankAddress address)> kWake{"collective.wake", {.timeout = Duration(0)}};
 /// Rank to rank: a tensor for whoever asks for one of that tag. Answered when it has been taken. (`use`: a
 /// number, by which the sender can withdraw it.)
 inline constexpr Service<void(RankAddress address, Tensor tensor)> kSend{"collective.send",

@@ -8,6 +8,7 @@
 
 #include "actors/cell/actor_cell.h"
 #include "collective/device_request.h"
+#include "collective/memberships.h"
 #include "collective/schedule/choice.h"
 #include "core/graph/node.h"
 
@@ -18,34 +19,6 @@ namespace {
 OperationId id_of(const RankAddress& a) { return {a.group, a.to, a.tag, a.use}; }
 
 std::string seconds(Duration d) { return fmt::format("{:.4g} s", std::chrono::duration<double>(d).count()); }
-
-// Kept with an actor: what it has called as a rank of groups is forgotten as it ends.
-struct Memberships {
-  Memberships() = default;
-  Memberships(const Memberships&) = delete;
-  ~Memberships() {
-    if (const auto t = table_.lock())
-      for (const auto& [group, rank] : ranks_) t->leave(group, rank);
-  }
-  // From any thread: passes call groups on several.
-  void add(const std::shared_ptr<Operations>& table, uint64_t group, size_t rank) {
-    const Lock lock(mutex_);
-    table_ = table;
-    ranks_.emplace(group, rank);
-  }
-
- private:
-  Mutex mutex_;
-  std::weak_ptr<Operations> table_ TROUPE_GUARDED_BY(mutex_);
-  std::set<std::pair<uint64_t, size_t>> ranks_ TROUPE_GUARDED_BY(mutex_);
-};
-
-void keep_membership(const std::shared_ptr<Operations>& table, const Group& group, uint64_t number,
-                     size_t rank) {
-  const auto cell = actors::current_cell();
-  if (!cell || cell->id() != internal::collective::ids_of(group)[rank]) return;
-  cell->keep<Memberships>().add(table, number, rank);
-}
 
 }  // namespace
 
@@ -58,6 +31,7 @@ void GroupEngine::install(actors::Worker& worker) {
   kAsk.serve(worker, [e](actors::Invocation& call, const RankAddress& a) { return e->ask(call.from(), a); });
   kOver.serve_later(worker,
                     [e](const Ref<actors::Invocation>& call, const RankAddress& a) { e->over(call, a); });
+  Lanes::serve(e->lanes_, worker);
   if (device_library()) worker.set_ways(e->transfers_);
   kTurns.serve(worker, [e] { return e->devices_.addresses(); });
   kThere.serve(worker, [] {});
@@ -75,6 +49,7 @@ void GroupEngine::install(actors::Worker& worker) {
     m["device_transfer_bytes_sent"] = transfers.sent_bytes;
     m["device_transfer_bytes_received_sent"] = transfers.received_bytes;
     m["collective_bytes_sent"] = e->sent_bytes();
+    m["collectives_by_memory_sent"] = e->lanes_->done();
     m["group_mail"] = static_cast<int64_t>(e->mail_.size());
   });
 }
@@ -101,7 +76,7 @@ GroupCallPtr GroupEngine::call(const Group& group, Collective what, const Collec
   const TimePoint now = worker_.clock().now();
   const uint64_t number = number_of(group);
   const size_t rank = group.rank();
-  keep_membership(table_, group, number, rank);
+  keep_membership(table_, lanes_, group, number, rank);
   const bool endless = limit == Duration(0) || limit >= TimePoint::max() - now;
   return GroupCallPtr(new GroupCall{.engine = *this,
                                     .collective = what,
@@ -124,9 +99,35 @@ void GroupEngine::refuse(const GroupCallPtr& call, const Error& why) {
     if (call->now) return;
   }
   Out out;
-  operations_.refuse(call->group, call->members, call->at.rank, {call->tag, call->single_use},
-                     call->collective, why, out);
+  const OperationTag tag{call->tag, call->single_use};
+  LanePtr lane;  // in which others may have seen it
+  uint64_t use = 0;
+  with_turn(*call, tag, [&](LaneTurn& turn) {
+    operations_.refuse(call->group, call->members, call->at.rank, tag, call->collective, why, out);
+    if (turn.in_slot)
+      lane = turn.lane, use = turn.use;
+    else if (turn.lane)
+      turn.lane->by_messages(turn.outcome);
+  });
+  if (lane) lanes_->failed(lane, use);
   perform(std::move(out));
+}
+
+// Calls f(turn) while the rank's uses of the tag stay as they are, and does what follows.
+template <class F>
+void GroupEngine::with_turn(GroupCall& call, const OperationTag& tag, F f) {
+  for (;;) {
+    const size_t made = lanes_->made();
+    LaneTurn turn = std::move(call.turn);
+    if (!turn.lane && made && !tag.single_use)
+      turn = LaneTurn(lanes_->find({call.group, call.at.rank, tag.name}));
+    {
+      const Lock lock(mutex_);
+      if (!turn.lane && lanes_->made() != made) continue;  // perhaps one of that tag
+      f(turn);
+    }
+    return lanes_->end(std::move(turn));
+  }
 }
 
 void GroupEngine::begin(const GroupCallPtr& call, Request request) {
@@ -139,6 +140,32 @@ void GroupEngine::begin(const GroupCallPtr& call, Request request) {
   run->request = std::move(request);
   run->done = std::move(call->done);
   enter(run, {call->tag, call->single_use});
+}
+
+bool GroupEngine::reduce_by_memory(const Group& group, Tensor& x, const CollectiveOptions& options,
+                                   LaneTurn& turn) {
+  const bool records =
+      x.requires_grad() || (recorder_ && frame().context && grad_enabled() && options.gradients);
+  return lanes_->made() && !records && lanes_->reduce(group, x, options, turn);
+}
+
+// A lane may be made for what is small, of members that may share memory.
+bool GroupEngine::may_go_by_memory(const Run& run, const OperationTag& tag) {
+  const GroupCall& call = *run.call;
+  const Request& r = run.request;
+  return goes_by_memory(call.collective, call.at.ranks, r.bytes(), call.hosts) && !call.way &&
+         !call.context && !tag.single_use && !r.signature.on_devices && call.recorded.expired();
+}
+
+// The operation is among the runs.
+void GroupEngine::decided(const OperationId& id, LaneOutcome::Decided d) {
+  Out out;
+  if (d.way == LaneWay::messages) {
+    operations_.release(id, out);
+  } else if (operations_.done_without(id, out)) {
+    if (const auto run = find(id)) run->sum = std::move(d.sum);
+  }
+  perform(std::move(out));
 }
 
 void GroupEngine::enter(const RunPtr& run, const OperationTag& tag, const SizedPtr& sized,
@@ -157,18 +184,27 @@ void GroupEngine::enter(const RunPtr& run, const OperationTag& tag, const SizedP
   s.piece = choice.piece_bytes == kOnePiece ? kOnePiece : std::max(choice.piece_bytes / item, size_t{1});
   // Once it is among the runs, other threads may end it, and nothing is left of the request.
   auto rows = std::move(run->request.rows);
+  const bool may_by_memory = !sized && !fails && may_go_by_memory(*run, tag);
   Out out;
   OperationId id;
-  {
-    // Whoever brings a part finds the run, or waits here.
-    const Lock lock(mutex_);
-    id = operations_.enter(call.group, call.members, call.at.rank, tag, s, out, fails);
+  LanePtr made;
+  // Whoever brings a part finds the run, or waits here.
+  with_turn(call, tag, [&](LaneTurn& turn) TROUPE_REQUIRES(mutex_) {
+    Operations::Missing held;
+    if (turn.in_slot) run->lane = turn.lane;
+    if (turn.in_slot && turn.way == LaneWay::open) held = turn.lane->missing(turn.use);
+    id = operations_.enter(call.group, call.members, call.at.rank, tag, s, out, fails, std::move(held));
+    if (turn.lane && !turn.in_slot) turn.lane->by_messages(turn.outcome);
+    if (turn.lane && turn.lane->next() != id.use + 1) turn.lane->give_up();  // they no longer count alike
+    if (turn.in_slot && turn.way == LaneWay::open) turn.lane->sleep(turn.use, turn.outcome);
+    if (may_by_memory && !turn.in_slot && out.finished.empty())
+      made = lanes_->make({call.group, call.at.rank, call.tag}, call.members, id.use, turn.lane);
     runs_[id] = run;
     if (sized) {
       sized->use = id.use;
       sized_[{call.group, call.at.rank, call.tag}].push_back(sized);
     }
-  }
+  });
   bool cancelled;
   {
     const Lock lock(call.mutex);
@@ -181,6 +217,7 @@ void GroupEngine::enter(const RunPtr& run, const OperationTag& tag, const SizedP
     if (!rows.empty()) recorded->know(std::move(rows));
   }
   perform(std::move(out));
+  if (made) lanes_->offer(made);
   if (cancelled) cancel(id);
   {
     const Lock lock(run->mutex);
@@ -227,12 +264,14 @@ void GroupEngine::cancel(const OperationId& id) {
 }
 
 void GroupEngine::forget(const Group& group) {
+  lanes_->drop(number_of(group));
   Out out;
   operations_.forget(number_of(group), out);
   perform(std::move(out));
 }
 
 void GroupEngine::fail_tags(const Group& group, const std::string& begin, const Error& why) {
+  lanes_->give_up(number_of(group), begin);
   Out out;
   operations_.fail_tags(number_of(group), begin, why, out);
   perform(std::move(out));
@@ -274,6 +313,7 @@ void GroupEngine::part(WorkerId sender, RankAddress a, SentSignature sent, uint6
 
 void GroupEngine::abort(WorkerId sender, RankAddress a, ErrorKind kind, std::string message,
                         std::string lost) {
+  if (kind == ErrorKind::disconnected) lanes_->broken(a.group);
   Out out;
   operations_.notice(sender,
                      {.kind = Notice::abort,
@@ -294,6 +334,7 @@ void GroupEngine::worker_lost(WorkerId worker, const Error& why) {
   mail_.lost(worker, why);
   devices_.worker_lost(worker, why);
   transfers_.worker_lost(worker);
+  lanes_->lost(worker);
   Out out;
   operations_.lost(worker, why, out);
   perform(std::move(out));
@@ -308,6 +349,7 @@ void GroupEngine::stop() {
     sized.swap(sized_);
   }
   mail_.stop();
+  lanes_->stop();
   transfers_.stop();
   devices_.stop();
   const auto stopped = [this](const std::string& what) {
@@ -326,6 +368,9 @@ void GroupEngine::stop() {
 // messages.
 void GroupEngine::perform(Out out) {
   if (out.refused) throw *out.refused;
+  for (const auto& finished : out.finished)  // before the others are told, or the caller is
+    if (const auto run = finished.error ? find(finished.id) : nullptr; run && run->lane)
+      lanes_->failed(run->lane, finished.id.use);
   {
     const Lock lock(queue_mutex_);
     queue_.push_back(std::move(out));
@@ -432,6 +477,9 @@ void GroupEngine::finish(const Operations::Finished& finished) {
     if (finished.error) return *finished.error;
     try {
       const NoGradGuard guard;
+      if (run->sum.defined())
+        run->request.elements.write({0, static_cast<size_t>(run->sum.numel())},
+                                    {run->sum.reshape({run->sum.numel()})});
       return run->request.results(finished.id.rank);
     } catch (const Error& e) {
       return e;

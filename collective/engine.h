@@ -13,6 +13,7 @@
 #include "collective/collective_messages.h"
 #include "collective/group.h"
 #include "collective/group_number.h"
+#include "collective/lanes.h"
 #include "collective/mail.h"
 #include "collective/nccl/device_operations.h"
 #include "collective/nccl/transfers.h"
@@ -42,6 +43,7 @@ struct GroupCall {
   const TimePoint end;
   Done done;
   std::weak_ptr<RecordedOperation> recorded = {};  ///< kept by `done`
+  LaneTurn turn = {};                              ///< of an operation that may go by memory
 
   Mutex mutex;
   std::optional<OperationId> now TROUPE_GUARDED_BY(mutex);  // the operation that is under way for it
@@ -57,6 +59,9 @@ class GroupEngine final : public actors::Extension {
  public:
   explicit GroupEngine(actors::Worker& worker)
       : worker_(worker),
+        lanes_(std::make_shared<Lanes>(
+            worker, table_,
+            [this](const OperationId& id, LaneOutcome::Decided d) { decided(id, std::move(d)); })),
         mail_(worker),
         devices_(worker),
         transfers_(worker, devices_),
@@ -68,6 +73,9 @@ class GroupEngine final : public actors::Extension {
   const Transfers& transfers() const { return transfers_; }
 
   GroupCallPtr call(const Group& group, Collective what, const CollectiveOptions& options);
+  /// Sums a small tensor in memory that the members share, if all of them have called it, or do at once:
+  /// then `x` is the result. Else it is called, with that turn, which may be an empty one.
+  bool reduce_by_memory(const Group& group, Tensor& x, const CollectiveOptions& options, LaneTurn& turn);
   /// Refuses the call, unless it has begun: it counts, and fails on all members, which hear why.
   void refuse(const GroupCallPtr& call, const Error& why);
   /// Does what was called, and tells call->done of the result.
@@ -88,6 +96,9 @@ class GroupEngine final : public actors::Extension {
   /// Operations of the group whose tags begin so fail here, those that go on and those that are called later,
   /// and on all members that wait for them.
   void fail_tags(const Group& group, const std::string& begin, const Error& why);
+  /// What is there, after what waits for the calling actor.
+  Future<Tensor> soon(Tensor x);
+  bool uses_memory() const { return lanes_->made() > 0; }
   /// What parts of operations have been sent as messages, to others.
   int64_t sent_bytes() const { return sent_bytes_; }
   /// The group is used no more here: operations that go on are cancelled, on all ranks.
@@ -112,6 +123,8 @@ class GroupEngine final : public actors::Extension {
     Device device = cpu;                     // of this rank, if it goes from device to device,
     std::vector<WorkerDevice> devices = {};  // and of all
     bool has_begun = false;                  // there
+    LanePtr lane = {};                       // of one that may be done by memory,
+    Tensor sum = {};                         // and was
     Mutex mutex;
     Ref<actors::Invocation> waits TROUPE_GUARDED_BY(mutex);  // of kOver
     bool over TROUPE_GUARDED_BY(mutex) = false;
@@ -144,6 +157,10 @@ class GroupEngine final : public actors::Extension {
 
   void enter(const RunPtr& run, const OperationTag& tag, const SizedPtr& sized = nullptr,
              const std::optional<Error>& fails = {});
+  static bool may_go_by_memory(const Run& run, const OperationTag& tag);
+  template <class F>
+  void with_turn(GroupCall& call, const OperationTag& tag, F f);
+  void decided(const OperationId& id, LaneOutcome::Decided decided);
   void exchange(const SizedPtr& sized);
   void begin_sized(const Queue& queue);
   void begin_sized(const SizedPtr& next);
@@ -165,6 +182,7 @@ class GroupEngine final : public actors::Extension {
   const std::shared_ptr<Operations> table_ =
       std::make_shared<Operations>();  // of actors that are members, too
   Operations& operations_ = *table_;
+  const std::shared_ptr<Lanes> lanes_;  // likewise
   Mail mail_;
   OperationRecorder* recorder_ = nullptr;
   DeviceOperations devices_;

@@ -48,6 +48,16 @@ void GroupEngine::give_up(const Group& group, const std::string& tag, const Erro
   perform(std::move(second));
 }
 
+Future<Tensor> GroupEngine::soon(Tensor x) {
+  const Promise<Tensor> promise;
+  Future<Tensor> future = promise.future();
+  fetches_.post([promise, x = std::move(x)]() mutable {
+    const CallFrameScope scope(callback_frame());
+    promise.set(std::move(x));
+  });
+  return future;
+}
+
 void GroupEngine::exchange(const SizedPtr& sized) {
   const GroupCallPtr& call = sized->call;
   const auto run = std::make_shared<Run>();

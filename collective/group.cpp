@@ -118,9 +118,10 @@ Future<T> begin(GroupEngine& engine, const GroupCallPtr& call, const CollectiveO
 // What is refused here is one of the rank's calls all the same, and the others hear of it.
 template <class T, class F>
 Future<T> start(const Group& group, Collective c, const CollectiveOptions& options, size_t root, Tensors xs,
-                F bring) {
+                F bring, LaneTurn turn = {}) {
   GroupEngine& engine = engine_here(name(c));
   const GroupCallPtr call = engine.call(group, c, options);
+  call->turn = std::move(turn);
   try {
     check_options(c, options);
     call->way = checked_way(c, options);
@@ -226,13 +227,23 @@ std::string Group::print(size_t bytes) const {
   for (int i = 0; i < kCollectiveCount && size(); ++i) {
     const auto c = static_cast<Collective>(i);
     all += std::string(internal::collective::name(c)) + " by " +
-           why_chosen({c, size(), c == Collective::barrier ? 0 : bytes, hosts()}) + ". Ways: " + ways_of(c) +
-           "\n";
+           why_chosen({c, size(), c == Collective::barrier ? 0 : bytes, hosts()}) +
+           (goes_by_memory(c, size(), bytes, hosts()) ? "; in memory that the members share, once they do"
+                                                      : "") +
+           ". Ways: " + ways_of(c) + "\n";
   }
   return all;
 }
 
 namespace {
+
+bool reduced_by_memory(const Group& group, Tensor& x, const CollectiveOptions& options, LaneTurn& turn) {
+  GroupEngine& engine = engine_here("all_reduce");
+  if (!engine.uses_memory()) return false;
+  if (!engine.reduce_by_memory(group, x, options, turn)) return false;
+  if (const auto span = span_of(Collective::all_reduce, options)) span->end();
+  return true;
+}
 
 // A tensor that is moved in stays the only handle of it.
 Tensors one(Tensor x) {
@@ -244,10 +255,16 @@ Tensors one(Tensor x) {
 }  // namespace
 
 Future<Tensor> Group::all_reduce(Tensor x, const CollectiveOptions& options) const {
+  LaneTurn turn;
+  if (reduced_by_memory(*this, x, options, turn))
+    return turn.gives_way ? engine_here("all_reduce").soon(std::move(x))
+                          : Future<Tensor>::ready(std::move(x));
   return start<Tensor>(
-      *this, Collective::all_reduce, options, 0, one(std::move(x)), [&](Tensors xs, Standing at) {
+      *this, Collective::all_reduce, options, 0, one(std::move(x)),
+      [&](Tensors xs, Standing at) {
         return std::tuple(reduction_of(Collective::all_reduce, std::move(xs), options.op, 0, at));
-      });
+      },
+      std::move(turn));
 }
 
 Future<Tensors> Group::all_reduce(Tensors xs, const CollectiveOptions& options) const {

@@ -71,14 +71,8 @@ bool Lane::is_ready() {
   return is_ready_ = true;
 }
 
-void Lane::break_off() {
-  give_up();
-  broken_ = true;
-  let_go();
-}
-
 void Lane::let_go() {
-  if (!broken_ || !pending_.empty()) return;
+  if (!closed_ || !pending_.empty()) return;
   kept_.reset();
   std::ranges::fill(blocks_, nullptr);
   blocks_[at_.rank] = own_;
@@ -88,6 +82,7 @@ void Lane::close() {
   give_up();
   closed_ = true;
   own_->called.store(UINT64_MAX);
+  let_go();
 }
 
 // What is decided is in decided_, and the sum with its operation.
@@ -114,6 +109,7 @@ void Lane::put_in(LaneOutcome& outcome) {
 void Lane::advance(LaneOutcome& outcome, bool tells) {
   words_.advance(decided_, taker(), [&](size_t r) { outcome.tell.push_back(r); }, tells);
   put_in(outcome);
+  let_go();
 }
 
 LaneWay Lane::reduce(Tensor& x, ReduceOp op, Duration spin, uint64_t& use, LaneOutcome& outcome) {
@@ -179,7 +175,6 @@ void Lane::failed(uint64_t use, LaneOutcome& outcome) {
   words_.failed(use);
   std::erase_if(pending_, [use](const Pending& p) { return p.use == use; });
   advance(outcome, false);
-  let_go();
 }
 
 }  // namespace troupe::internal::collective

@@ -65,14 +65,14 @@ class Lane {
   bool came(size_t rank, Tensor block);
   /// Whether all ranks read each other.
   bool is_ready();
+  bool may_be_offered() { return !gave_up_ && !is_ready(); }
   /// All that is called from now on goes by messages.
   void give_up() { gave_up_ = true; }
-  /// Nothing of the group will go well any more: what is kept of the others goes once nothing waits for them.
-  void break_off();
-  /// Nobody calls here any more.
+  /// Nobody calls here any more. What is kept of the others goes once nothing waits for them.
   void close();
   bool is_closed() const { return closed_; }
   bool has_room() { return words_.has_room(); }
+  uint64_t next() const { return words_.next(); }
   bool is_idle() const { return pending_.empty(); }
 
   /// The next operation, which is to go by memory; it is ready, and has room. Looks as long as `spin` whether
@@ -139,7 +139,7 @@ class Lane {
   LaneWords<Words> words_;
   std::vector<LaneWords<Words>::Decided> decided_;
   std::deque<Pending> pending_;
-  bool is_ready_ = false, gave_up_ = false, broken_ = false, closed_ = false;
+  bool is_ready_ = false, gave_up_ = false, closed_ = false;
   uint64_t in_vain_ = 0;  // operations that were not there in time, one after the other
 };
 

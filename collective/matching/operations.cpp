@@ -146,16 +146,17 @@ bool Operations::done_without(const OperationId& id, Out& out) {
   return true;
 }
 
-void Operations::done_at_once(uint64_t group, size_t rank, const std::string& tag) {
+uint64_t Operations::done_at_once(uint64_t group, size_t rank, const std::string& tag) {
   const Lock lock(mutex_);
   OperationId id{group, rank, tag, 0};
   Uses& uses = tags_[{group, rank}][tag];
   id.use = uses.next;
   uses.add(id.use, true);
-  if (early_.empty() && given_up_.empty()) return;
+  if (early_.empty() && given_up_.empty()) return id.use;
   // A rank may have given it up, or have heard that one has, before that was seen here.
   take_early(id);
   given_up_.erase(given_up_.lower_bound({group, rank, tag, 0}), given_up_.upper_bound(id));
+  return id.use;
 }
 
 const Operations::Uses* Operations::uses(const OperationId& id) const {

@@ -100,8 +100,8 @@ class Operations {
   void release(const OperationId& id, Out& out);
   /// One that was held is done without. False: it has ended before.
   bool done_without(const OperationId& id, Out& out);
-  /// So is the next use of the tag, which was called and is over at once.
-  void done_at_once(uint64_t group, size_t rank, const std::string& tag);
+  /// So is the next use of the tag, which was called and is over at once. Its number.
+  uint64_t done_at_once(uint64_t group, size_t rank, const std::string& tag);
   /// The call of the rank was refused, before anybody has heard of it. It counts as one of the tag, so that
   /// the next is the next of all, and fails on all members.
   void refuse(uint64_t group, const std::vector<GroupMember>& members, size_t rank, const OperationTag& tag,

@@ -193,7 +193,7 @@ TEST_CASE("what is held sends nothing until it is released, and keeps what comes
 TEST_CASE("a part for what was done without messages is not answered, and for another one it is") {
   Operations table;
   Operations::Out out;
-  table.done_at_once(7, 0, "");
+  CHECK(table.done_at_once(7, 0, "") == 0);
   const OperationId held = table.enter(7, kThree, 0, "", kSmallSum, out, {}, nobody_is_missing());
   CHECK(held.use == 1);
   CHECK(table.done_without(held, out));

@@ -327,7 +327,8 @@ class RankWorld {
     std::erase_if(lane.decided, [&](const auto& d) { return d.use == id.use && (way = d.way, true); });
     Operations::Out out;
     if (way == LaneWay::memory) {
-      tables_[w]->done_at_once(group, r, id.tag);
+      if (tables_[w]->done_at_once(group, r, id.tag) != id.use)
+        FAIL("the lane and the table count differently");
       called.work = std::move(lane.sums.at(id.use));
       called.ended = 1;
       ++by_memory_;

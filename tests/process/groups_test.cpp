@@ -36,6 +36,7 @@ TEST_CASE("processes sum tensors, and one that is killed is named, and the other
   const auto job = four({"groups"});
   INFO(job->output << job->errors);
   CHECK(job->lines("wrong").empty());
+  CHECK(job->lines("small sums went by memory").size() == 4);
   CHECK(job->lines("disconnected names w3").size() == 3);
   CHECK(job->lines("of the others 6").size() == 3);
   CHECK(job->lines("left 0").size() == 3);
@@ -45,6 +46,17 @@ TEST_CASE("a process that is killed within a large sum leaves the others nothing
           "[process]") {
   const std::string us = GENERATE("0", "7000", "31000", "90000");
   const auto job = four({"group_killed", "--after", us});
+  INFO(us << ": " << job->output << job->errors);
+  CHECK(job->lines("disconnected names w3").size() == 3);
+  CHECK(job->lines("of the others 6.000").size() == 3);
+  CHECK(job->lines("nothing left").size() == 3);
+}
+
+TEST_CASE(
+    "a process that is killed among small sums by memory leaves the others nothing of them, and they go on",
+    "[process]") {
+  const std::string us = GENERATE("0", "3000", "50000", "150000");
+  const auto job = four({"group_killed", "--after", us, "--elements", "1000"});
   INFO(us << ": " << job->output << job->errors);
   CHECK(job->lines("disconnected names w3").size() == 3);
   CHECK(job->lines("of the others 6.000").size() == 3);

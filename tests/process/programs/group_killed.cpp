@@ -1,5 +1,5 @@
-// Four processes sum 25 MiB over and over, until one of them is killed, or stopped, in the midst of it; then
-// the others say what they have left of it, and go on without it.
+// Four processes sum 25 MiB, or few elements, over and over, until one of them is killed, or stopped, in the
+// midst of it; then the others say what they have left of it, and go on without it.
 #include <signal.h>
 #include <unistd.h>
 
@@ -17,8 +17,6 @@
 using namespace troupe;
 
 namespace {
-
-constexpr int64_t kElements = 25 << 18;
 
 void say(const std::string& line) {
   std::printf("%s\n", line.c_str());
@@ -45,24 +43,24 @@ int64_t mapped_files() {
 
 struct Member : Actor {
   /// Until it fails: how.
-  Task<std::string> sum_on(Group group) {
+  Task<std::string> sum_on(Group group, int64_t elements) {
     const auto n = static_cast<double>(group.size()), right = n * (n + 1) / 2;
     std::string end;
     while (end.empty()) {
-      Tensor x = full({kElements}, static_cast<double>(group.rank() + 1));
+      Tensor x = full({elements}, static_cast<double>(group.rank() + 1));
       const auto summing = group.all_reduce(std::move(x));
       try {
         const Tensor sum = co_await summing;
-        if (sum.select(0, 0).item() != right || sum.select(0, kElements - 1).item() != right) end = "wrong";
+        if (sum.select(0, 0).item() != right || sum.select(0, elements - 1).item() != right) end = "wrong";
       } catch (const Error& e) {
         end = std::string(name(e.kind())) + " names " + e.worker();
       }
     }
     co_return end;
   }
-  Task<double> sum_once(Group group) {
+  Task<double> sum_once(Group group, int64_t elements) {
     const Group living = group.survivors();
-    const Tensor x = full({kElements}, static_cast<double>(group.rank() + 1));
+    const Tensor x = full({elements}, static_cast<double>(group.rank() + 1));
     const auto summing = living.all_reduce(x);
     const Tensor sum = co_await summing;
     co_return ops::mean(sum).item();
@@ -84,13 +82,13 @@ struct Member : Actor {
                                          &Member::pid, &Member::held>;
 };
 
-void run(Cluster& cluster, int64_t us, bool stops) {
+void run(Cluster& cluster, int64_t us, bool stops, int64_t elements) {
   std::vector<RRef<Member>> members;
   for (int r = 0; r < 4; ++r) members.push_back(cluster.spawn<Member>(r));
   const Group group(members), three({members[0], members[1], members[2]}, "before");
   const auto sums = [&](const Group& g) {
     std::vector<Future<double>> all;
-    for (size_t r = 0; r < 3; ++r) all.push_back(members[r].call<&Member::sum_once>(g));
+    for (size_t r = 0; r < 3; ++r) all.push_back(members[r].call<&Member::sum_once>(g, elements));
     return all;
   };
   // What the three have among themselves.
@@ -100,7 +98,7 @@ void run(Cluster& cluster, int64_t us, bool stops) {
 
   const int64_t pid = members[3].call<&Member::pid>().get();
   std::vector<Future<std::string>> ends;
-  for (const auto& m : members) ends.push_back(m.call<&Member::sum_on>(group));
+  for (const auto& m : members) ends.push_back(m.call<&Member::sum_on>(group, elements));
   members[3].tell<&Member::end_in>(us, int64_t{stops ? SIGSTOP : SIGKILL});
   for (size_t r = 0; r < 3; ++r) say(ends[r].get());
   for (size_t r = 0; r < 3; ++r)  // one may have heard of it from another before it knew by itself
@@ -133,10 +131,12 @@ void run(Cluster& cluster, int64_t us, bool stops) {
 
 int main(int argc, char** argv) {
   int64_t us = 10'000;
+  int64_t elements = 25 << 18;
   bool stops = false;
   tools::Flags flags("group_killed", "One of four processes ends while they sum.");
   flags.add("--after", us, "microseconds from the first sum on", {0, 10'000'000})
+      .add("--elements", elements, "of each sum", {1, 1 << 30})
       .add("--stop", stops, "it is stopped, and killed later");
   if (auto code = flags.parse(argc, argv)) return *code;
-  return launch(hosting<Member>(), [&](Cluster& cluster) { run(cluster, us, stops); });
+  return launch(hosting<Member>(), [&](Cluster& cluster) { run(cluster, us, stops, elements); });
 }
