@@ -267,6 +267,7 @@ void GroupEngine::forget(const Group& group) {
   lanes_->drop(number_of(group));
   Out out;
   operations_.forget(number_of(group), out);
+  lanes_->drop(number_of(group));  // that were made meanwhile
   perform(std::move(out));
 }
 
@@ -313,7 +314,6 @@ void GroupEngine::part(WorkerId sender, RankAddress a, SentSignature sent, uint6
 
 void GroupEngine::abort(WorkerId sender, RankAddress a, ErrorKind kind, std::string message,
                         std::string lost) {
-  if (kind == ErrorKind::disconnected) lanes_->broken(a.group);
   Out out;
   operations_.notice(sender,
                      {.kind = Notice::abort,
@@ -321,6 +321,7 @@ void GroupEngine::abort(WorkerId sender, RankAddress a, ErrorKind kind, std::str
                       .from = a.from,
                       .error = Error(kind, std::move(message), {}, std::move(lost))},
                      out);
+  if (kind == ErrorKind::disconnected) lanes_->broken(a.group);
   perform(std::move(out));
 }
 
@@ -334,9 +335,9 @@ void GroupEngine::worker_lost(WorkerId worker, const Error& why) {
   mail_.lost(worker, why);
   devices_.worker_lost(worker, why);
   transfers_.worker_lost(worker);
-  lanes_->lost(worker);
   Out out;
   operations_.lost(worker, why, out);
+  lanes_->lost(worker);  // none is made any more
   perform(std::move(out));
 }
 
