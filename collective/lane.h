@@ -17,6 +17,8 @@
 #include "collective/lane_words.h"
 #include "collective/reduction.h"
 #include "collective/rows.h"
+#include "core/base/clock.h"
+#include "core/base/error.h"
 #include "core/base/mutex.h"
 #include "core/tensor/tensor.h"
 

@@ -5,6 +5,7 @@
 
 #include "actors/cell/task.h"
 #include "collective/mesh.h"
+#include "nn/module.h"
 #include "parallel/context/sequence.h"
 
 namespace troupe::parallel {

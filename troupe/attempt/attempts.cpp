@@ -291,6 +291,11 @@ bool Attempts::choose(const std::set<std::string>& absent) {
   const auto few = [&] { return std::cmp_less(in_use(absent), cluster_.elastic_job().least); };
   for (const std::string& w : absent) {
     if (in_place_.contains(w)) continue;
+    if (!free_.empty()) {  // of a forming that a loss has ended
+      in_place_[w] = free_.back();
+      free_.pop_back();
+      continue;
+    }
     if (!idle_.empty()) {
       in_place_[w] = *idle_.begin();
       idle_.erase(idle_.begin());
