@@ -133,6 +133,7 @@ class Lane {
   }
 
   const Standing at_;
+  bool is_ready_ = false, gave_up_ = false, closed_ = false;  // words_ asks for it as it begins
   Mutex mutex_;
   const Tensor block_;
   LaneBlock* const own_;
@@ -141,7 +142,6 @@ class Lane {
   LaneWords<Words> words_;
   std::vector<LaneWords<Words>::Decided> decided_;
   std::deque<Pending> pending_;
-  bool is_ready_ = false, gave_up_ = false, closed_ = false;
   uint64_t in_vain_ = 0;  // operations that were not there in time, one after the other
 };
 
