@@ -1,5 +1,6 @@
 // A trainer at its servers, dense or of a table: joins all of them, calls all of them, leaves.
 #pragma once
+#include <atomic>
 #include <functional>
 #include <list>
 #include <memory>
@@ -124,6 +125,7 @@ class CallsInLine {
   Place enter();
   /// It is answered; or `again`, which is called when all before it are answered, or made again.
   void leave(Place place, std::function<void()> again);
+  std::atomic<uint64_t> heard{0};  ///< number of the last that was answered
 
  private:
   Mutex mutex_;
@@ -235,12 +237,14 @@ class ClientBase {
     const auto line = lines_[i];
     const auto place = line->enter();
     Promise<T> promise;
-    const auto again = [call, backup = backups_[i], args, promise, modes = ThreadModes{grad_enabled()},
+    const uint64_t number = who_.call;
+    const auto again = [call, line, backup = backups_[i], args, promise, modes = ThreadModes{grad_enabled()},
                         context = frame().context]() mutable {
       CallFrame in = frame();
       in.context = context;
       const CallFrameScope scope(in);
       const ThreadModeScope mode(modes);
+      std::get<0>(args).heard = line->heard;
       try {
         const Called second = call(backup, args);
         promise.waits_unless_ready(second);
@@ -254,13 +258,19 @@ class ClientBase {
       line->leave(place, again);
       return answer;
     }
-    const Called first = call(server, args);
-    promise.waits_unless_ready(first);
-    first.watch([server, line, place, again, promise](const Result<T>& r) mutable {
+    const auto answered = [server, line, place, again, promise, number](const Result<T>& r) {
       const bool lost = !r.ok() && r.error().kind() == ErrorKind::disconnected && is_lost(server);
+      if (r.ok() && number > line->heard) line->heard = number;
       line->leave(place, lost ? std::function<void()>(again) : nullptr);
       if (!lost) (void)promise.complete(r);
-    });
+    };
+    try {
+      const Called first = call(server, args);
+      promise.waits_unless_ready(first);
+      first.watch(answered);
+    } catch (...) {  // it is known to be lost by now
+      answered(Result<T>(current_error()));
+    }
     return answer;
   }
 

@@ -4,7 +4,9 @@
 //   trainer <-answer- first <---done--- backup      nobody is told of what the backup has not done
 //
 // A first one that is lost has told nobody of what is not at the backup. Trainers make their open calls again
-// there, by number, so that what it had done counts once. A first one that loses its backup goes on alone.
+// there, by number, so that what it had done counts once. A first one that loses its backup goes on alone; a
+// trainer that it has answered since says so to the backup, which then refuses to go on for it. (Who only
+// reads cannot know.)
 #pragma once
 #include <map>
 #include <string>

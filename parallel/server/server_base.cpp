@@ -169,12 +169,13 @@ void ServerBase::do_join(const TrainerId& trainer, WorkerId worker) {
   state_.join(trainer.name);
   if (worker != server_worker().id()) server_worker().watch(worker);
   homes_[trainer.name] = {worker, trainer.client};
-  done_.erase(trainer.name), left_.erase(trainer.name);
+  done_.erase(trainer.name), last_.erase(trainer.name), left_.erase(trainer.name);
   bell_->ring();
 }
 
 // Two of one name would act as one: a step would close on half of what was expected.
 void ServerBase::check_same(const TrainerId& trainer) const {
+  check_heard(trainer);
   const auto home = homes_.find(trainer.name);
   if (home == homes_.end() || home->second.client == trainer.client) return;  // state_ knows who is not there
   throw_invalid(

@@ -103,6 +103,7 @@ class ServerBase : public Actor, public Stateful {
   Pushed do_push(const TrainerId& trainer, const VersionStamp& stamp, Tensors what, double weight);
   void do_policy(const ServerPolicy& policy);
   void check_same(const TrainerId& trainer) const;
+  void check_heard(const TrainerId& trainer) const;
   void notice_losses();
   std::string awaited() const;  // who has to do something before values change
   void use_policy(const ServerPolicy& policy);
@@ -129,6 +130,7 @@ class ServerBase : public Actor, public Stateful {
   std::string lost_backup_;                                 // its worker
   Future<void> followed_ = Future<void>::ready({});         // of the last change
   std::map<std::string, std::map<uint64_t, Pushed>> done_;  // calls of trainers, the last of each
+  std::map<std::string, uint64_t> last_;                    // call of each that has changed something
   std::map<std::string, uint64_t> left_;                    // clients of trainers that have left
   StalenessMetrics::Entry entry_;
 };

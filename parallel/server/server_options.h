@@ -19,6 +19,7 @@ struct TrainerId {
   std::string name;
   uint64_t client = 0;  ///< of a Client: its number in the cluster; 0: of who calls the server by itself
   uint64_t call = 0;    ///< of that Client: which one, so that it counts once if it is made again; 0: any
+  uint64_t heard = 0;   ///< its last call that the server before this one has answered; 0: there is none
 };
 
 struct ServerOptions {
@@ -62,14 +63,16 @@ struct troupe::Codec<troupe::parallel::TrainerId> {
   static std::string name() { return "trainer"; }
   static Value to(const parallel::TrainerId& t) {
     if (t.client == 0) return t.name;
-    return ValueList{t.name, static_cast<int64_t>(t.client), static_cast<int64_t>(t.call)};
+    return ValueList{t.name, static_cast<int64_t>(t.client), static_cast<int64_t>(t.call),
+                     static_cast<int64_t>(t.heard)};
   }
   /// A name alone will do.
   static parallel::TrainerId from(Value v) {
-    if (auto* parts = v.get_if<ValueList>(); parts && parts->size() == 3) {
+    if (auto* parts = v.get_if<ValueList>(); parts && parts->size() == 4) {
       parallel::TrainerId who(Codec<std::string>::from(std::move((*parts)[0])),
                               static_cast<uint64_t>(Codec<int64_t>::from(std::move((*parts)[1]))));
       who.call = static_cast<uint64_t>(Codec<int64_t>::from(std::move((*parts)[2])));
+      who.heard = static_cast<uint64_t>(Codec<int64_t>::from(std::move((*parts)[3])));
       return who;
     }
     return Codec<std::string>::from(std::move(v));

@@ -27,6 +27,7 @@ Pushed ServerBase::perform(ServerChange change) {
 }
 
 Pushed ServerBase::make(const ServerChange& change) {
+  if (change.who.call > 0) last_[change.who.name] = change.who.call;
   switch (change.kind) {
     case ServerChange::join:
       do_join(change.who, static_cast<WorkerId>(change.worker));
@@ -104,6 +105,17 @@ std::optional<std::string> ServerBase::goes_on_for() const {
 
 bool ServerBase::is_standing_by() const {
   return follows_ && !frame().worker->members().loss(static_cast<WorkerId>(pair_.first));
+}
+
+// A server that has lost its backup, but not its trainers, has gone on without.
+void ServerBase::check_heard(const TrainerId& trainer) const {
+  const auto last = last_.find(trainer.name);
+  if (trainer.heard <= (last == last_.end() ? 0 : last->second)) return;
+  throw_error(
+      ErrorKind::failed,
+      fmt::format("[server] the backup on {} lacks what {} has done since the two lost each other: go on "
+                  "from a checkpoint",
+                  frame().worker->name(), goes_on_for().value_or("the first server")));
 }
 
 void ServerBase::refuse_context(const TrainerId& trainer, const std::string& what) const {

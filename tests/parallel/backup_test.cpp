@@ -154,6 +154,20 @@ TEST_CASE("a trainer that dies is lost once to a server and its backup") {
   }
 }
 
+TEST_CASE("a backup that its server has lost, and gone on without, does not go on for it") {
+  BackedScene s("bsp", 1);
+  s.walk(false);
+  s.cluster.network().set_faults("w1", "w2", {.drop = 1});  // the link breaks, and both live
+  s.walk(false);
+  CHECK_THAT(s.reports()[0].backup, Contains("has lost its backup on w2"));
+  s.cluster.network().crash("w1");
+  s.cluster.settle();
+  const auto result = s.cluster.await(s.walkers[0].call<&Walker::walk>(false));
+  REQUIRE_FALSE(result.ok());
+  CHECK(result.error().kind() == ErrorKind::failed);
+  CHECK_THAT(result.error().what(), Contains("the backup on w2 lacks what w1 has done"));
+}
+
 TEST_CASE("gradients in a context that a lost server had are asked for again") {
   BackedScene s("async", 1);
   Client client(s.served, {.name = "here"});
