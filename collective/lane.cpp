@@ -85,7 +85,7 @@ void Lane::close() {
   let_go();
 }
 
-// What is decided is in decided_, and the sum with its operation.
+// Ways go to decided_, and a sum to its operation.
 void Lane::take(uint64_t use) {
   const auto at = std::ranges::find(pending_, use, &Pending::use);
   const uint64_t slot = use % kLaneSlots;

@@ -2,7 +2,7 @@
 // side of it.
 //
 // Each rank has a block in its process's arena, which it alone writes. The others have it for reading, as
-// they have any large tensor that was sent to them. Who decides what is in lane_words.h; the words and the
+// they have any large tensor that was sent to them. The rules are in lane_words.h; the words and the
 // elements lie here.
 #pragma once
 #include <array>
@@ -24,7 +24,7 @@
 
 namespace troupe::internal::collective {
 
-/// In the shared memory. What one writes often and others read has a line of its own.
+/// The shared memory of one rank. Each word that it writes often has a cache line of its own.
 struct LaneBlock {
   static constexpr size_t kMost = size_t{64} << 10;  ///< bytes of an operation
   static constexpr size_t kRanks = 16;
@@ -43,7 +43,7 @@ struct LaneBlock {
   alignas(64) Slot slots[kLaneSlots];
 };
 
-/// What a lane decided, and which ranks have to be told.
+/// Operations that a lane decided, and the ranks that it has to tell.
 struct LaneOutcome {
   struct Decided {
     uint64_t use;
@@ -54,7 +54,7 @@ struct LaneOutcome {
   std::vector<size_t> tell;
 };
 
-/// Everything but mutex() by who holds the mutex. What is in an outcome is done without it.
+/// The caller holds mutex(), and lets go of it before it does what an outcome says.
 class Lane {
  public:
   /// `first`: the next use of the tag. `block` has the bytes of a LaneBlock, of which nothing counts yet.
@@ -70,16 +70,16 @@ class Lane {
   bool may_be_offered() { return !gave_up_ && !is_ready(); }
   /// All that is called from now on goes by messages.
   void give_up() { gave_up_ = true; }
-  /// Nobody calls here any more. What is kept of the others goes once nothing waits for them.
+  /// The rank calls nothing any more. The blocks of the others go once nothing waits for them.
   void close();
   bool is_closed() const { return closed_; }
   bool has_room() { return words_.has_room(); }
   uint64_t next() const { return words_.next(); }
   bool is_idle() const { return pending_.empty(); }
 
-  /// The next operation, which is to go by memory; it is ready, and has room. Looks as long as `spin` whether
-  /// it does: then `x` is the result, else `x` is as it was. `use`: of the tag. What is decided of others is
-  /// in `outcome`.
+  /// The rank calls the next operation, which is to go by memory: the lane is ready, and has room. It looks
+  /// as long as `spin` whether that is so: then `x` is the result, else `x` is as it was. `use`: the number
+  /// of the operation. `outcome` has what it decided of others.
   LaneWay reduce(Tensor& x, ReduceOp op, Duration spin, uint64_t& use, LaneOutcome& outcome);
   /// The next one goes by messages.
   void by_messages(LaneOutcome& outcome);

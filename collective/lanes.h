@@ -75,9 +75,8 @@ class Lanes {
   /// How many there have been.
   size_t made() const { return made_.load(std::memory_order_acquire); }
   LanePtr find(const LaneKey& key) const;
-  /// After `use` of a tag, by which small operations of members on one host go: makes its lane, or offers its
-  /// block again to those who had no use for it. `have`: its lane, if it has one. Who calls it keeps others
-  /// from using the tag.
+  /// After `use` of a tag, by which small operations of members on one host go: makes its lane, or gives the
+  /// one that it has (`have`), for offer(). The caller keeps others from using the tag.
   LanePtr make(const LaneKey& key, const std::vector<GroupMember>& members, uint64_t use,
                const LanePtr& have);
   void offer(const LanePtr& lane);

@@ -19,10 +19,7 @@ TEST_CASE("operations of overlapping groups in any order on each rank, matched b
     run(world, [] {});
     world.check_results();
     if (!no_errors(world)) FAIL("an operation failed without a reason");
-    for (size_t w = 0; w < 2 + seed % 5; ++w) {
-      const auto c = world.table(w).counts();
-      if (c.running || c.early || c.given_up || c.broken) FAIL("something is left on worker " << w);
-    }
+    check_nothing_open(world, 2 + seed % 5);
     world.check_empty();
   }
 }
@@ -33,33 +30,12 @@ TEST_CASE("a worker that dies, or a link that breaks, ends what needs it with an
     const size_t workers = 3 + seed % 4;
     RankWorld world(seed, workers);
     plan(world, 1 + seed % 2, workers, 1 + seed % 5);
-    const bool breaks = seed % 3 == 0;
-    const size_t dead = world.random().below(workers),
-                 other = (dead + 1 + world.random().below(workers - 1)) % workers;
-    size_t at = world.random().below(80);
-    run(world, [&] {
-      if (at-- == 0) breaks ? world.cut(dead, other) : world.kill(dead);
-    });
-    if (at < 1000) breaks ? world.cut(dead, other) : world.kill(dead);
-    world.settle();
-    // A rank that knows no more of an operation than that its members have not come waits for its deadline.
-    let_time_pass(world);
-    world.check_results();
-    for (const auto& [id, c] : world.called())
-      if (c.error && c.error->kind() == ErrorKind::disconnected) {
-        const std::string text = c.error->what();
-        const auto names = [&](size_t w) {
-          return c.error->worker() == "w" + std::to_string(w) &&
-                 says(text, "(w" + std::to_string(w) + ") was lost");
-        };
-        if (!(names(dead) || (breaks && names(other)))) FAIL(text);
-      } else if (c.error && !(c.error->kind() == ErrorKind::deadline)) {
-        FAIL(c.error->what());
-      }
+    const RandomLoss loss(world, workers, seed % 3 == 0);
+    loss.in(world, world.random().below(80));
     // A group of those that are left does everything.
     std::vector<size_t> rest;
     for (size_t w = 0; w < workers; ++w)
-      if (w != dead) rest.push_back(w);
+      if (w != loss.dead) rest.push_back(w);
     world.add_group(99, rest);
     for (size_t r = 0; r < rest.size(); ++r) {
       Generator same(seed);

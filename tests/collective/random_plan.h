@@ -109,4 +109,47 @@ inline bool no_errors(const RankWorld& world) {
   return std::ranges::none_of(world.called(), [](const auto& x) { return x.second.error.has_value(); });
 }
 
+inline void check_nothing_open(RankWorld& world, size_t workers) {
+  for (size_t w = 0; w < workers; ++w) {
+    const auto c = world.table(w).counts();
+    if (c.running || c.early || c.given_up || c.broken) FAIL("something is left on worker " << w);
+  }
+}
+
+// Errors name one of these workers as lost, or are of deadlines.
+inline void check_named(const RankWorld& world, const std::vector<size_t>& lost) {
+  for (const auto& [id, c] : world.called()) {
+    if (!c.error || c.error->kind() == ErrorKind::deadline) continue;
+    const std::string text = c.error->what();
+    if (c.error->kind() != ErrorKind::disconnected || std::ranges::none_of(lost, [&](size_t w) {
+          return c.error->worker() == "w" + std::to_string(w) &&
+                 says(text, "(w" + std::to_string(w) + ") was lost");
+        }))
+      FAIL(text);
+  }
+}
+
+// Who dies, or loses its link to the other one, at a random moment.
+struct RandomLoss {
+  RandomLoss(RankWorld& world, size_t workers, bool breaks)
+      : breaks(breaks),
+        dead(world.random().below(workers)),
+        other((dead + 1 + world.random().below(workers - 1)) % workers) {}
+  void happens(RankWorld& world) const { breaks ? world.cut(dead, other) : world.kill(dead); }
+  // Within the calls, or behind them.
+  void in(RankWorld& world, size_t at) const {
+    run(world, [&] {
+      if (at-- == 0) happens(world);
+    });
+    if (at < 1000) happens(world);
+    world.settle();
+    // A rank that knows no more of an operation than that its members have not come waits for its deadline.
+    let_time_pass(world);
+    world.check_results();
+    check_named(world, breaks ? std::vector{dead, other} : std::vector{dead});
+  }
+  bool breaks;
+  size_t dead, other;
+};
+
 }  // namespace troupe::testing
