@@ -118,7 +118,7 @@ void AnyDataParallel::replace(size_t rank, const Place& worker) {
   all[rank] = {.stays = {},
                .worker = members.name_of(worker.in(members)),
                .path = before.handle()->path(),
-               .own = lives(before) ? kOwnState.ask(before).get() : StateDict()};
+               .own = own_state(rank)};
   reform_or_restore(all);
 }
 

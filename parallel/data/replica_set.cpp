@@ -29,6 +29,11 @@ Future<std::vector<StateDict>> ReplicaSet::keep_points(int64_t number) const {
   });
 }
 
+StateDict ReplicaSet::own_state(size_t member) const {
+  const AnyRef& actor = members().at(member);
+  return lives(actor) ? kOwnState.ask(actor).get() : StateDict();
+}
+
 Future<void> ReplicaSet::undo(int64_t number, const std::vector<size_t>& ranks) const {
   std::vector<Future<Value>> asked;
   for (const size_t r : ranks) asked.push_back(kUndo.send(members().at(r), number));

@@ -46,6 +46,8 @@ class ReplicaSet : public internal::Listed<ReplicaSet> {
   std::vector<ReplicaSeat> seats() const;
   /// All keep what forward passes change, as step `number` begins; what each has for itself.
   Future<std::vector<StateDict>> keep_points(int64_t number) const;
+  /// What a member has for itself now; empty if it is lost. Waits.
+  StateDict own_state(size_t member) const;
   /// Members of these numbers go back to that point.
   Future<void> undo(int64_t number, const std::vector<size_t>& ranks) const;
 };

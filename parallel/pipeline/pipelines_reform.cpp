@@ -97,7 +97,7 @@ void Pipelines::reform(const std::vector<ReplicaSeat>& seats) {
   for (auto* optimizer : optimizers) names.push_back(optimizer->create_at(now));
   std::vector<StateDict> own;
   for (size_t p = 0; p < now.size(); ++p)
-    own.push_back(seats[p].stays ? kOwnState.ask(actors_[*seats[p].stays]).get() : seats[p].own);
+    own.push_back(seats[p].stays ? own_state(*seats[p].stays) : seats[p].own);
   ask_all(now,
           [&](size_t p) { return kHeal.ask(now[p], from[p], own[p], uint64_t{points.coordinate(p, dim_)}); });
   for (size_t i = 0; i < optimizers.size(); ++i) optimizers[i]->follow(actors_, now, names[i]);
@@ -125,10 +125,7 @@ void Pipelines::replace(const Place& worker, const Place& by) {
     const AnyRef& before = actors_[p];
     if (before.owner_name() != going) continue;
     found = true;
-    all[p] = {.stays = {},
-              .worker = coming,
-              .path = before.handle()->path(),
-              .own = lives(before) ? kOwnState.ask(before).get() : StateDict()};
+    all[p] = {.stays = {}, .worker = coming, .path = before.handle()->path(), .own = own_state(p)};
   }
   if (!found)
     throw_invalid(fmt::format("[pipelines] worker {} has no actor of this mesh ({})", going, at_.all.str()));

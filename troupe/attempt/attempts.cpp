@@ -316,11 +316,16 @@ bool Attempts::choose(const std::set<std::string>& absent) {
   return !waits || !few();
 }
 
+// Before the first step nobody has asked the members.
+StateDict Attempts::own_of(Set& set, size_t member) {
+  const auto own = own_.find(&set);
+  return own == own_.end() ? set.own_state(member) : own->second.at(member);
+}
+
 // A seat for each that stays, and for who comes in the place of others; who has none is missing from now on.
 Attempts::Seats Attempts::seats(Set& set, const std::set<std::string>& absent) {
   Seats all;
   std::set<size_t> going;
-  const auto own = own_.find(&set);
   for (size_t r = 0; r < set.members().size(); ++r) {
     const AnyRef& replica = set.members()[r];
     const std::string worker = replica.owner_name(), path = replica.handle()->path();
@@ -332,10 +337,7 @@ Attempts::Seats Attempts::seats(Set& set, const std::set<std::string>& absent) {
     const std::string by = at == in_place_.end() ? "" : at->second;
     told_.push_back({path, by});
     if (by.empty()) going.insert(set.unit_of(r));
-    all.push_back({.stays = {},
-                   .worker = by,
-                   .path = path,
-                   .own = own == own_.end() ? StateDict() : own->second.at(r)});
+    all.push_back({.stays = {}, .worker = by, .path = path, .own = own_of(set, r)});
   }
   std::vector<std::string> available = free_;
   available.insert(available.end(), idle_.begin(), idle_.end());
@@ -374,7 +376,7 @@ void Attempts::drop(Set& set, Seats& seats, const std::set<size_t>& units,
       if (seat.stays) {
         const AnyRef& member = set.members()[*seat.stays];
         seat.worker = member.owner_name(), seat.path = member.handle()->path();
-        if (own_.contains(&set)) seat.own = own_[&set].at(*seat.stays);
+        seat.own = own_of(set, *seat.stays);
       }
       if (!seat.worker.empty()) available.push_back(seat.worker);
       told_.push_back({seat.path, ""});
