@@ -52,13 +52,16 @@ void end_refused_child(const char* what) {
 namespace {
 
 // Threads of the parent are none of this process. Before a thread notes that it has a mutex there is a
-// moment.
+// moment. One that lets go takes its note back first, so who has ended and is still noted has it for ever.
 template <class M>
 bool stays_held(M& mutex, int& unknown) {
   constexpr int kMoment = 100'000;
 #ifdef __GLIBC__
-  const int holder = __atomic_load_n(&mutex.native_handle()->__data.__owner, __ATOMIC_RELAXED);
-  if (holder != 0) return ::syscall(SYS_tgkill, ::getpid(), holder, 0) != 0 && errno == ESRCH;
+  const int& owner = mutex.native_handle()->__data.__owner;
+  const int holder = __atomic_load_n(&owner, __ATOMIC_ACQUIRE);
+  if (holder != 0)
+    return ::syscall(SYS_tgkill, ::getpid(), holder, 0) != 0 && errno == ESRCH &&
+           __atomic_load_n(&owner, __ATOMIC_ACQUIRE) == holder;
 #endif
   return ++unknown > kMoment;
 }

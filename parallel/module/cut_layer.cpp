@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "nn/make.h"
+#include "ops/arithmetic.h"
 #include "parallel/context/transformer.h"
 #include "parallel/experts/experts.h"
 #include "parallel/tensor/copied.h"

@@ -129,6 +129,15 @@ TEST_CASE("checkpoints have the stages where they are", "[process]") {
   CHECK(exists(folder.path / "step-0000000020"));
 }
 
+TEST_CASE("a worker that leaves before the first step leaves behind what its replica had for itself",
+          "[process]") {
+  const std::string shard = GENERATE("none", "gradients", "mesh");
+  CAPTURE(shard);
+  Launcher run(command(flags(shard)), {variable_of(shard), "LEAVES=w2"});
+  check_undisturbed(run, shard);
+  CHECK_THAT(run.errors, Contains("w2 leaves"));
+}
+
 TEST_CASE("a stage that is lost in all replicas is that of the checkpoint", "[process]") {
   const Folder folder;
   Launcher run(command(flags("mesh")),

@@ -289,18 +289,16 @@ bool Attempts::choose(const std::set<std::string>& absent) {
     return spare;
   };
   const auto few = [&] { return std::cmp_less(in_use(absent), cluster_.elastic_job().least); };
+  const auto seated = members();  // of a forming that a loss has ended
+  const auto take_from = [&](auto& from, const std::string& w) {
+    const auto at = std::ranges::find_if(from, [&](const auto& other) { return !seated.contains(other); });
+    if (at == from.end()) return false;
+    in_place_[w] = *at;
+    from.erase(at);
+    return true;
+  };
   for (const std::string& w : absent) {
-    if (in_place_.contains(w)) continue;
-    if (!free_.empty()) {  // of a forming that a loss has ended
-      in_place_[w] = free_.back();
-      free_.pop_back();
-      continue;
-    }
-    if (!idle_.empty()) {
-      in_place_[w] = *idle_.begin();
-      idle_.erase(idle_.begin());
-      continue;
-    }
+    if (in_place_.contains(w) || take_from(free_, w) || take_from(idle_, w)) continue;
     if (cluster_.spares().empty() && ((few() && !lives(w)) || has_pieces(w))) {
       log::warning(fmt::format("[job] {} {}, and {} of at least {} workers are there: waiting for one", w,
                                lives(w) ? "leaves" : "is lost", in_use(absent),
@@ -316,10 +314,14 @@ bool Attempts::choose(const std::set<std::string>& absent) {
   return !waits || !few();
 }
 
-// Before the first step nobody has asked the members.
-StateDict Attempts::own_of(Set& set, size_t member) {
-  const auto own = own_.find(&set);
-  return own == own_.end() ? set.own_state(member) : own->second.at(member);
+// Before the first step nobody has asked the members; who leaves can be asked until it is let go.
+void Attempts::ask_own() {
+  for (Set* s : sets()) {
+    if (own_.contains(s)) continue;
+    std::vector<StateDict> all;
+    for (size_t r = 0; r < s->members().size(); ++r) all.push_back(s->own_state(r));
+    own_[s] = std::move(all);
+  }
 }
 
 // A seat for each that stays, and for who comes in the place of others; who has none is missing from now on.
@@ -337,10 +339,13 @@ Attempts::Seats Attempts::seats(Set& set, const std::set<std::string>& absent) {
     const std::string by = at == in_place_.end() ? "" : at->second;
     told_.push_back({path, by});
     if (by.empty()) going.insert(set.unit_of(r));
-    all.push_back({.stays = {}, .worker = by, .path = path, .own = own_of(set, r)});
+    all.push_back({.stays = {}, .worker = by, .path = path, .own = own_[&set].at(r)});
   }
   std::vector<std::string> available = free_;
   available.insert(available.end(), idle_.begin(), idle_.end());
+  std::erase_if(available, [&](const std::string& w) {
+    return std::ranges::any_of(set.members(), [&](const AnyRef& r) { return r.owner_name() == w; });
+  });
   drop(set, all, going, available);
   seat_free(set, all, available);
   return all;
@@ -376,7 +381,7 @@ void Attempts::drop(Set& set, Seats& seats, const std::set<size_t>& units,
       if (seat.stays) {
         const AnyRef& member = set.members()[*seat.stays];
         seat.worker = member.owner_name(), seat.path = member.handle()->path();
-        seat.own = own_of(set, *seat.stays);
+        seat.own = own_[&set].at(*seat.stays);
       }
       if (!seat.worker.empty()) available.push_back(seat.worker);
       told_.push_back({seat.path, ""});
@@ -424,8 +429,7 @@ void Attempts::form_set(Set& set, const std::set<std::string>& absent) {
     throw;
   }
   std::vector<StateDict> own;
-  for (const ReplicaSeat& seat : all)
-    own.push_back(seat.stays && own_.contains(&set) ? own_[&set].at(*seat.stays) : seat.own);
+  for (const ReplicaSeat& seat : all) own.push_back(seat.stays ? own_[&set].at(*seat.stays) : seat.own);
   own_[&set] = std::move(own);
   for (size_t r = 0; r < all.size(); ++r)
     if (!all[r].stays) told_.push_back({set.members()[r].handle()->path(), all[r].worker});
@@ -437,6 +441,7 @@ Attempts::Event Attempts::form() {
   for (Set* s : sets())
     if (std::ranges::all_of(s->members(), [&](const AnyRef& r) { return gone.contains(r.owner_name()); }))
       return refuse("all workers with replicas are lost");
+  ask_own();
   if (!choose(gone))
     return refuse(fmt::format(
         "{} of at least {} workers are there, and nobody has come within {:g} s (--wait)", in_use(gone),

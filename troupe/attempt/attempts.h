@@ -67,8 +67,7 @@ class Attempts {
   std::string what_cannot_be_undone();
   /// Spares for those; waits for newcomers where there would be too few workers without.
   bool choose(const std::set<std::string>& absent);
-  /// What a member has for itself, as the step begins; empty if nobody knows.
-  StateDict own_of(Set& set, size_t member);
+  void ask_own();
   Seats seats(Set& set, const std::set<std::string>& absent);
   void drop(Set& set, Seats& seats, const std::set<size_t>& units, std::vector<std::string>& available);
   void seat_free(Set& set, Seats& seats, const std::vector<std::string>& available);

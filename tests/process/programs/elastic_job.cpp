@@ -2,17 +2,20 @@
 // norms. PLAN=5:w2:forward;9:w1:backward says who dies in which step, and where; without it, whoever is
 // killed from outside. DIES=2:57: the worker that was started as w2 dies as it sends for the 57th time since
 // its first forward pass. DEVICE=cuda: of replicas. MESH=1: pipelines, two replicas of two stages.
-// ACCUMULATE=1: three passes in a step. COMPRESSION: of gradients. Prints losses and the final state, so that
-// runs can be compared.
+// LEAVES=w2: that one is asked to end before the first step. ACCUMULATE=1: three passes in a step.
+// COMPRESSION: of gradients. Prints losses and the final state, so that runs can be compared.
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
+#include <thread>
 #include <type_traits>
 
 #include "actors/worker/worker.h"
@@ -166,6 +169,31 @@ void print_final(const StateDict& values) {
   std::printf("final %016llx\n", static_cast<unsigned long long>(bits));
 }
 
+struct Leaver : Actor {
+  void leave() { ::kill(::getpid(), SIGTERM); }
+  static constexpr auto remote = methods<&Leaver::leave>;
+};
+
+// Before the first step. The actor takes from the program's random numbers before they begin anew.
+struct Leave {
+  explicit Leave(Cluster& where) : cluster(where) {
+    if (!who.empty()) leaver = cluster.spawn<Leaver>(who);
+  }
+  void operator()() {
+    if (who.empty()) return;
+    cluster.let_leave_between_steps();  // as the first attempt does
+    leaver->call<&Leaver::leave>().get();
+    leaver.reset();
+    for (bool leaves = false; !leaves; std::this_thread::yield()) {
+      const auto all = cluster.leaving();
+      leaves = std::ranges::find(all, who) != all.end();
+    }
+  }
+  Cluster& cluster;
+  const std::string who = variable("LEAVES", "");
+  std::optional<RRef<Leaver>> leaver;
+};
+
 std::vector<Place> places_in(Cluster& cluster) {
   const auto all = cluster.workers();
   return {all.begin() + (variable("ON_DRIVER", "0") == "1" ? 0 : 1), all.end()};
@@ -173,6 +201,7 @@ std::vector<Place> places_in(Cluster& cluster) {
 
 template <class Net>
 void train_as(Cluster& cluster, parallel::Shard shard) {
+  Leave leave(cluster);
   manual_seed(1);
   parallel::DataParallel<Net> net(cluster.here(), Group(cluster, places_in(cluster)),
                                   parallel::DataParallelOptions{.compression = parallel::Compression::parse(
@@ -181,6 +210,7 @@ void train_as(Cluster& cluster, parallel::Shard shard) {
                                                                 .spare_pieces = 1});
   optim::Distributed<optim::Adam> optimizer(net, {.lr = 3e-3});
   Job job(cluster);
+  leave();
   const int64_t steps = std::stoll(variable("STEPS", "20")), n = 24;
   double sum = 0;
   Keep keep{"sum", sum};
@@ -220,6 +250,7 @@ void train_as(Cluster& cluster, parallel::Shard shard) {
 
 // Batches come from the program's random numbers, which what takes the place of others leaves alone.
 void train_pipelines(Cluster& cluster) {
+  Leave leave(cluster);
   manual_seed(1);
   const Mesh mesh(cluster, {{"dp", 2}, {"pp", 2}}, places_in(cluster));
   const auto model = parallel::spawn<ElasticStage>(cluster.here(), mesh);
@@ -228,6 +259,7 @@ void train_pipelines(Cluster& cluster) {
                             {.micro_batches = 2});
   optim::Distributed<optim::Adam> optimizer(model, {.lr = 3e-3});
   Job job(cluster);
+  leave();
   const int64_t steps = std::stoll(variable("STEPS", "20")), n = 24;
   for (const int64_t step : job.steps(steps)) {
     double loss = 0, norm = 0;
