@@ -24,8 +24,9 @@ int main(int argc, char** argv) {
   auto& steps = flags.whole("--steps", 100, "training steps", {2, 1e6});
   auto& batch = flags.whole("--batch", 256, "digits per step", {1, 4096});
   auto& micro_batches = flags.whole("--micro-batches", 8, "that a batch is cut into", {1, 1e4});
-  auto& chunks = flags.whole("--chunks", 1, "stages of each worker, for interleaved", {1, 15});
-  auto& schedule = flags.text("--schedule", "auto", "gpipe, 1f1b, interleaved, zb-h1, zb-h2, credits(n)");
+  auto& chunks = flags.whole("--chunks", 1,
+                             "stages of each worker: zb-v, dualpipe-v: 2; interleaved, looped-bfs", {1, 15});
+  auto& schedule = flags.text("--schedule", "auto", "1f1b, zb-v, ... (docs/reference/schedules)");
   auto& recompute = flags.given("--recompute", "keep no activations: less memory, more time");
   auto& lr = flags.number("--lr", 1e-3, "learning rate", {0, 100});
   auto& picture = flags.picture("--chart", "pipeline.svg", "picture of the last step (SVG)");
@@ -41,10 +42,11 @@ int main(int argc, char** argv) {
     const datasets::Dataset digits = datasets::generated_digits(4096, 7);
     const auto cuts =
         parallel::balance_by_time(Net::make(), digits.x.slice(0, 0, batch / micro_batches + 1), count);
-    const auto parts = parallel::split<Net>(cluster.here(), places, cuts);
     parallel::PipelineOptions options{.schedule = schedule};
     options.micro_batches = static_cast<int>(micro_batches), options.chunks = static_cast<int>(chunks);
     if (recompute) options.checkpoint = parallel::Checkpoint::always;
+    const auto stages_at = parallel::places_of_stages(places, options);
+    const auto parts = parallel::split<Net>(cluster.here(), stages_at, cuts);
     parallel::Pipeline pipeline(cluster.here(), parts, options);
     optim::Distributed<optim::Adam> optimizer(parallel::actors_of(parts), {.lr = lr});
     Job job(cluster);

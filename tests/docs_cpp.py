@@ -31,7 +31,7 @@ PAGES = [
     ("checkpoints", "Checkpoints", "troupe/troupe.h", "troupe/job/job.h troupe/launch/stop.h troupe/checkpoint/checkpoints.h core/codec/keep.h core/graph/stateful.h"),
     ("pipelines", "Pipelines", "troupe/pipeline.h", "parallel/pipeline/pipeline.h parallel/pipeline/pipelines.h parallel/pipeline/stage_layers.h parallel/pipeline/module_stage.h parallel/pipeline/pipelines_report.h parallel/pipeline/split.h parallel/pipeline/delayed_updates.h parallel/pipeline/step_report.h "
      "parallel/pipeline/schedule/schedule.h parallel/pipeline/schedule/choose_policy.h parallel/pipeline/schedule/schedule_check.h "
-     "parallel/pipeline/schedule/simulate.h"),
+     "parallel/pipeline/schedule/simulate.h parallel/pipeline/schedule/stage_map.h"),
     ("servers", "Parameter servers", "troupe/server.h", "parallel/server/served_parameters.h parallel/server/served_table.h parallel/server/served_module.h "
      "parallel/server/served_gradients.h parallel/server/server.h parallel/server/client_options.h parallel/server/client_base.h parallel/server/consistency/server_policy.h "
      "parallel/server/compression/compression.h"),

@@ -35,11 +35,12 @@ std::string row_of(const Policy& policy, int worker) {
 }
 
 // All forwards, in the order in which micro-batches come.
-Schedule forward_only(int workers, int micro_batches, int chunks) {
-  Schedule schedule{"forward", micro_batches, chunks, std::vector<Actions>(static_cast<size_t>(workers))};
-  for (Actions& row : schedule.rows)
-    for (int c = 0; c < chunks; ++c)
-      for (int m = 0; m < micro_batches; ++m) row.push_back({Work::forward, m, c});
+Schedule forward_only(const StageMap& map, int micro_batches) {
+  Schedule schedule{"forward", micro_batches, map.chunks(),
+                    std::vector<Actions>(static_cast<size_t>(map.workers())), map.by_worker()};
+  for (int s = 0; s < map.stages(); ++s)
+    for (int m = 0; m < micro_batches; ++m)
+      schedule.rows[static_cast<size_t>(map.worker(s))].push_back({Work::forward, m, map.chunk(s)});
   return schedule;
 }
 
@@ -125,14 +126,14 @@ Pipeline::Pipeline(const Here& here, std::vector<Stage> stages, PipelineOptions 
       joint_(std::move(joint)),
       report_(std::make_shared<LastReport>()) {
   check_stages(stages_, options_);
-  workers_ = this->stages() / options_.chunks;
+  map_ = StageMap::loop(this->stages() / options_.chunks, options_.chunks);
   connect();
   if (options_.micro_batches < 1)
     throw_invalid(fmt::format("[pipeline] {} micro-batches: expected at least 1", options_.micro_batches));
   if (options_.schedule == "auto")
-    (void)choose(workers_, options_.micro_batches, {{}}, options_.most_live);  // checks the limits
+    (void)choose(workers(), options_.micro_batches, {{}}, options_.most_live);  // checks the limits
   else
-    (void)policy(options_.micro_batches);
+    map_ = map_of(policy(options_.micro_batches));
   internal::actors::Worker& worker = here_.table().worker();
   id_ = internal::owned_number(worker.id(), worker.next_number());
   join_replicas();
@@ -146,19 +147,23 @@ void Pipeline::make_runners() {
                ? std::make_unique<internal::rref::RefTable::SpawnAs>(here_.table(), joint_.paths[i])
                : nullptr;
   };
-  for (int w = 0; w < workers_; ++w) {
-    RunnerSetup setup{id_, w, workers_, {}, joint_.number};
-    for (int s = w; s < this->stages(); s += workers_)
-      setup.chunks.push_back(stages_[static_cast<size_t>(s)].part);
+  for (int w = 0; w < workers(); ++w) {
+    RunnerSetup setup{id_, w, map_.by_worker(), {}, joint_.number};
+    for (int c = 0; c < map_.chunks(); ++c)
+      setup.chunks.push_back(stages_[static_cast<size_t>(map_.stage(w, c))].part);
     const WorkerId at = setup.chunks[0].actor.owner();
     const auto as = as_before(static_cast<size_t>(w));
     runners_.push_back(here_.spawn<Runner>(at, std::move(setup)).with_timeout(options_.timeout));
   }
   const auto as = as_before(runners_.size());
   if (options_.loss) loss_ = here_.spawn<DriverLoss>(here_.id());
-  for (int w = 0; w < workers_; ++w)
+  for (int w = 0; w < workers(); ++w)
     runners_[static_cast<size_t>(w)].tell<&Runner::connect>(
-        peers_of(w), loss_ && w + 1 == workers_ ? AnyRef(loss_) : AnyRef());
+        peers_of(w), loss_ && w == map_.worker(this->stages() - 1) ? AnyRef(loss_) : AnyRef());
+}
+
+const RRef<Runner>& Pipeline::last_runner() const {
+  return runners_[static_cast<size_t>(map_.worker(stages() - 1))];
 }
 
 // Skips and ties, from stage to stage.
@@ -211,10 +216,11 @@ void Pipeline::join_replicas() {
 std::vector<AnyRef> Pipeline::peers_of(int worker) const {
   std::vector<AnyRef> peers(runners_.size());
   const auto meet = [&](int64_t stage) {
-    const auto w = static_cast<size_t>(stage % workers_);
+    const auto w = static_cast<size_t>(map_.worker(stage));
     peers[w] = AnyRef(runners_[w]);
   };
-  for (int s = worker; s < stages(); s += workers_) {
+  for (int c = 0; c < map_.chunks(); ++c) {
+    const int s = map_.stage(worker, c);
     if (s > 0) meet(s - 1);
     if (s + 1 < stages()) meet(s + 1);
     const StageLinks& links = stages_[static_cast<size_t>(s)].part.links;
@@ -256,22 +262,22 @@ Policy Pipeline::policy(int micro_batches) {
     const bool table = options_.schedule.find(':') != std::string::npos;
     const bool whole_rounds = options_.schedule == "interleaved";
     return policies_[micro_batches] =
-               fewer && (table || (whole_rounds && micro_batches % workers_ != 0))
+               fewer && (table || (whole_rounds && micro_batches % workers() != 0))
                    ? first_of(policy(options_.micro_batches), micro_batches)
-                   : make_policy(options_.schedule, workers_, micro_batches, options_.chunks);
+                   : make_policy(options_.schedule, workers(), micro_batches, options_.chunks);
   }
   if (options_.chunks > 1) throw_invalid("[pipeline] \"auto\" is for one chunk on each worker");
   std::vector<int> most = options_.most_live;
   const StepReport measured = report_->get();
   if (measured.events.empty()) {  // not measured yet: a policy that shows what each part takes
-    Credits first = credits(workers_, micro_batches, workers_);
+    Credits first = credits(workers(), micro_batches, workers());
     for (size_t w = 0; w < most.size() && w < first.of_worker.size(); ++w)
       first.of_worker[w] = std::min(first.of_worker[w], most[w]);
-    if (most.size() == 1) first = credits(workers_, micro_batches, std::min(workers_, most[0]));
+    if (most.size() == 1) first = credits(workers(), micro_batches, std::min(workers(), most[0]));
     return first;
   }
   return policies_[micro_batches] =
-             choose(workers_, micro_batches, measured.stage_times(stages()), most).policy;
+             choose(workers(), micro_batches, measured.stage_times(stages()), most).policy;
 }
 
 std::shared_ptr<Pipeline::Run> Pipeline::prepare(std::vector<Value> batch, const StepOptions& options,
@@ -280,8 +286,7 @@ std::shared_ptr<Pipeline::Run> Pipeline::prepare(std::vector<Value> batch, const
   if (count == 0) throw_invalid("[pipeline] a step of no micro-batches");
   auto run = std::make_shared<Run>();
   const auto micro_batches = static_cast<int>(count);
-  run->policy =
-      record ? policy(micro_batches) : Policy(forward_only(workers_, micro_batches, options_.chunks));
+  run->policy = record ? policy(micro_batches) : Policy(forward_only(map_, micro_batches));
   run->weights = options.weights;
   if (run->weights.empty())
     for (const Value& part : batch)
@@ -302,7 +307,7 @@ std::shared_ptr<Pipeline::Run> Pipeline::prepare(std::vector<Value> batch, const
                               options.loss_scale));
 
   ++step_;
-  for (int w = 0; w < workers_; ++w) {
+  for (int w = 0; w < workers(); ++w) {
     RunnerStep order{.step = step_,
                      .plan = row_of(run->policy, w),
                      .record = record,
@@ -321,13 +326,13 @@ std::shared_ptr<Pipeline::Run> Pipeline::prepare(std::vector<Value> batch, const
   for (const auto& [stage, value] : options.inputs) {
     if (stage < 0 || stage >= stages())
       throw_invalid(fmt::format("[pipeline] inputs for stage {}: there are {} stages", stage, stages()));
-    auto& given = run->orders[static_cast<size_t>(stage % workers_)].given;
+    auto& given = run->orders[static_cast<size_t>(map_.worker(stage))].given;
     given.resize(static_cast<size_t>(options_.chunks));
     for (Value& part : split_batch(value, micro_batches, "an input"))
-      given[static_cast<size_t>(stage / workers_)].push_back(
+      given[static_cast<size_t>(map_.chunk(stage))].push_back(
           part.get_if<ValueList>() ? std::move(*part.get_if<ValueList>()) : ValueList{std::move(part)});
   }
-  run->orders[0].batch = std::move(batch);
+  run->orders[static_cast<size_t>(map_.worker(0))].batch = std::move(batch);
   return run;
 }
 
@@ -390,17 +395,18 @@ Future<StepResult> Pipeline::step_of_share(std::vector<Value> batch, std::vector
   if (loss_)
     ready =
         loss_.local([step = step_, f = options_.loss, targets = std::move(targets), weights = run->weights,
-                     scale = options.loss_scale, last = AnyRef(runners_.back())](DriverLoss& loss) mutable {
+                     scale = options.loss_scale, last = AnyRef(last_runner())](DriverLoss& loss) mutable {
           loss.begin(step, std::move(f), std::move(targets), std::move(weights), scale, last);
         });
   else
-    run->orders.back().targets = std::move(targets);
+    run->orders[static_cast<size_t>(map_.worker(stages() - 1))].targets = std::move(targets);
   const auto reports = start(run);
+  const auto last = static_cast<size_t>(map_.worker(stages() - 1));
   return ready.then([reports] { return reports; })
-      .then([loss = loss_, step = step_](const std::vector<RunnerReport>& parts) {
+      .then([loss = loss_, step = step_, last](const std::vector<RunnerReport>& parts) {
         if (!loss)
           return Future<std::pair<std::vector<RunnerReport>, std::vector<double>>>::ready(
-              {parts, parts.back().losses});
+              {parts, parts[last].losses});
         return loss.local([step](DriverLoss& l) { return l.end(step); })
             .then([parts](const std::vector<double>& losses) { return std::pair(parts, losses); });
       })
@@ -410,7 +416,7 @@ Future<StepResult> Pipeline::step_of_share(std::vector<Value> batch, std::vector
       });
 }
 
-Future<void> Pipeline::forwards_done() { return runners_.back().call<&Runner::after_forwards>(step_); }
+Future<void> Pipeline::forwards_done() { return last_runner().call<&Runner::after_forwards>(step_); }
 
 Future<void> Pipeline::keep_versions() {
   std::vector<Future<Value>> told;
@@ -425,9 +431,10 @@ Future<std::vector<Value>> Pipeline::forward_async(const Value& batch, const Ste
 
 Future<std::vector<Value>> Pipeline::forward_async(std::vector<Value> batch, const StepOptions& options) {
   const auto run = prepare(std::move(batch), options, {}, false);
-  return start(run).then([run, kept = report_](const std::vector<RunnerReport>& parts) {
+  const auto last = static_cast<size_t>(map_.worker(stages() - 1));
+  return start(run).then([run, last, kept = report_](const std::vector<RunnerReport>& parts) {
     kept->keep(join(parts, run->policy));
-    return parts.back().outputs;
+    return parts[last].outputs;
   });
 }
 

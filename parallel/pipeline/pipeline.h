@@ -105,7 +105,9 @@ struct PipelineOptions {
   /// As make_policy() takes it: "1f1b", "zb-h1", "credits(4)", a table, ...; or "auto".
   std::string schedule = "1f1b";
   int micro_batches = 4;  ///< of a batch that has as many rows; else as many as it has
-  int chunks = 1;  ///< stages for each worker: stage s belongs to worker s mod (number of stages / chunks)
+  /// Stages for each worker: stage s belongs to worker s mod (number of stages / chunks), or to the one that
+  /// the schedule says (StageMap).
+  int chunks = 1;
   /// The loss at the caller, mean over a micro-batch; where no stage has one. Runs in an actor of this
   /// worker.
   std::function<Tensor(const Value& output, const Value& target)> loss = {};
@@ -204,7 +206,8 @@ class Pipeline {
   /// old ones (optim::set_copy_on_write()).
   Future<void> keep_versions();
 
-  int workers() const { return workers_; }
+  int workers() const { return map_.workers(); }
+  const StageMap& map() const { return map_; }
   int stages() const { return static_cast<int>(stages_.size()); }
   /// What steps of `micro_batches` follow; for "auto" after the first step, which measures.
   Policy policy(int micro_batches);
@@ -227,6 +230,7 @@ class Pipeline {
   std::vector<AnyRef> helpers() const;
   std::vector<std::string> paths_of_runners() const;
   void make_runners();
+  const RRef<Runner>& last_runner() const;
   void connect();
   void join_replicas();
   /// Nobody waits for steps up to this one any more, which need not have begun.
@@ -240,7 +244,7 @@ class Pipeline {
   std::vector<Stage> stages_;
   PipelineOptions options_;
   internal::parallel::Joint joint_;
-  int workers_;
+  StageMap map_;
   uint64_t id_, step_ = 0;
   std::vector<RRef<Runner>> runners_;
   RRef<DriverLoss> loss_;

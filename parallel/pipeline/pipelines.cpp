@@ -24,7 +24,8 @@ bool has(const MeshPoints& points, const std::string& dim) {
 int64_t sent_to_stages(const StepReport& step, size_t stage) {
   int64_t bytes = 0;
   for (const StepReport::Message& m : step.messages)
-    if (static_cast<size_t>(m.from) == stage && (m.to - m.from) % step.workers != 0) bytes += m.bytes;
+    if (static_cast<size_t>(m.from) == stage && step.map.worker(m.from) != step.map.worker(m.to))
+      bytes += m.bytes;
   return bytes;
 }
 

@@ -114,10 +114,10 @@ const std::shared_ptr<Runner::Inbox>& Runner::inbox(uint64_t step) {
 
 const StageActor& Runner::actor_of(int64_t stage) const {
   if (setup_.chunks.empty()) throw_invalid("[pipeline] the pipeline has been closed");
-  if (stage < 0 || stage >= stages() || stage % setup_.workers != setup_.worker)
+  if (stage < 0 || stage >= stages() || map_.worker(stage) != setup_.worker)
     throw_invalid(
         fmt::format("[pipeline] stage {} is none of worker {} of the pipeline", stage, setup_.worker));
-  return setup_.chunks[static_cast<size_t>(stage / setup_.workers)];
+  return setup_.chunks[static_cast<size_t>(map_.chunk(stage))];
 }
 
 void Runner::connect(std::vector<AnyRef> runners, AnyRef loss) {
@@ -154,8 +154,7 @@ Task<void> Runner::drop(uint64_t step) {
   std::erase_if(inboxes_, [&](const auto& entry) { return entry.first <= step; });
   std::vector<Future<Value>> told;
   for (size_t c = 0; c < setup_.chunks.size(); ++c) {
-    const int64_t stage = static_cast<int64_t>(c) * setup_.workers + setup_.worker;
-    told.push_back(kDrop.ask(setup_.chunks[c].actor, WorkId{setup_.pipeline, step, stage, 0}));
+    told.push_back(kDrop.ask(setup_.chunks[c].actor, WorkId{setup_.pipeline, step, stage_of(c), 0}));
   }
   co_await all(told);
 }
@@ -178,7 +177,7 @@ Task<RunnerReport> Runner::step(RunnerStep order) {
   run.box = end.box;
   run.plan = plan_of(run.order.plan, run.order.weights.size());
   for (size_t m = 0; m < run.order.batch.size(); ++m)
-    run.plan->arrived(Work::forward, static_cast<int>(m), 0);
+    run.plan->arrived(Work::forward, static_cast<int>(m), map_.chunk(0));
   run.report.losses.resize(run.order.targets.size());
   running_ = running;
   // Where ranks of a stage wait for each other, each goes on with what the others may have begun before it. A
@@ -245,7 +244,7 @@ void Runner::take_in(Running& run) {
       run.tied.insert(c.to.stage);
     else
       run.plan->arrived(c.forward ? Work::forward : Work::backward, static_cast<int>(c.micro_batch),
-                        static_cast<int>(c.to.stage / setup_.workers));
+                        map_.chunk(c.to.stage));
   }
 }
 
@@ -255,8 +254,7 @@ Task<void> Runner::commit(Running& run) {
   std::vector<Tensors> own(orders.size());
   for (size_t c = 0; c < orders.size(); ++c) {
     const StageActor& stage = setup_.chunks[c];
-    orders[c].id = {setup_.pipeline, run.order.step, static_cast<int64_t>(c) * setup_.workers + setup_.worker,
-                    0};
+    orders[c].id = {setup_.pipeline, run.order.step, stage_of(c), 0};
     if (run.order.record) orders[c].replicas = stage.replicas, orders[c].weight = run.order.total;
     if (stage.ties.empty() || !run.order.record) continue;
     for (const Tie& tie : stage.ties) orders[c].names.push_back(tie.name);
@@ -283,7 +281,7 @@ Task<void> Runner::commit(Running& run) {
 
 Task<void> Runner::perform(Running& run, Action action) {
   Done done{static_cast<int64_t>(action.work), action.micro_batch,
-            action.chunk * setup_.workers + setup_.worker, 0, 0};
+            stage_of(static_cast<size_t>(action.chunk)), 0, 0};
   try {
     if (action.work == Work::forward) {
       co_await forward(run, done);
@@ -325,7 +323,7 @@ Task<void> Runner::forward(Running& run, Done& done) {
     order.skips.erase(order.skips.begin());
   }
   if (!run.order.given.empty()) {
-    auto& of_chunk = run.order.given.at(static_cast<size_t>(stage / setup_.workers));
+    auto& of_chunk = run.order.given.at(static_cast<size_t>(map_.chunk(stage)));
     if (!of_chunk.empty()) order.given = std::move(of_chunk.at(index));
   }
   order.gives = static_cast<int64_t>(to.links.gives.size());
@@ -346,7 +344,7 @@ Task<void> Runner::forward(Running& run, Done& done) {
     if (!std::isfinite(value.item()) && run.order.weights.at(index) > 0 && run.order.loss_scale == 0)
       throw_error(ErrorKind::failed,
                   fmt::format("[pipeline] the loss is {}: no gradients were computed for it", value.item()));
-    run.plan->arrived(Work::backward, static_cast<int>(m), static_cast<int>(stage / setup_.workers));
+    run.plan->arrived(Work::backward, static_cast<int>(m), map_.chunk(stage));
   } else if (!last) {
     send(run, {stage + 1, 0}, m, true, std::move(output));
   } else if (run.order.record) {
@@ -380,7 +378,7 @@ Task<void> Runner::backward(Running& run, Done& done) {
 }
 
 void Runner::send(Running& run, SkipLink to, int64_t micro_batch, bool forward, Value what) {
-  const auto worker = static_cast<size_t>(to.stage % setup_.workers);
+  const auto worker = static_cast<size_t>(map_.worker(to.stage));
   send_to(run, worker < runners_.size() ? runners_[worker] : AnyRef(), to, micro_batch, forward,
           std::move(what));
 }

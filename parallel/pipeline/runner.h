@@ -16,9 +16,10 @@ namespace troupe::parallel {
 
 struct RunnerSetup {
   uint64_t pipeline = 0;
-  int64_t worker = 0, workers = 1;  ///< of the pipeline
-  std::vector<StageActor> chunks;   ///< stages worker, worker + workers, ...
-  uint64_t joint = 0;               ///< PipelineOptions::joint
+  int64_t worker = 0;                                ///< of the pipeline
+  std::vector<std::vector<int64_t>> stages_of = {};  ///< StageMap::by_worker()
+  std::vector<StageActor> chunks;                    ///< of this worker
+  uint64_t joint = 0;                                ///< PipelineOptions::joint
 };
 
 struct RunnerStep {
@@ -43,7 +44,7 @@ inline constexpr internal::actors::CommonMethod<void(uint64_t step, SkipLink to,
 /// A Pipeline makes one for each of its workers, beside the actors of the first stage there.
 class Runner final : public Actor {
  public:
-  explicit Runner(RunnerSetup setup) : setup_(std::move(setup)) {}
+  explicit Runner(RunnerSetup setup) : setup_(std::move(setup)), map_(setup_.stages_of) {}
 
   /// The runners of all workers that this one sends to (others: empty), and what takes the outputs of the
   /// last stage, if that is an actor that has the loss.
@@ -87,7 +88,10 @@ class Runner final : public Actor {
   const std::shared_ptr<Inbox>& inbox(uint64_t step);
   /// `invalid` if it is none of this worker's.
   const StageActor& actor_of(int64_t stage) const;
-  int64_t stages() const { return setup_.workers * static_cast<int64_t>(setup_.chunks.size()); }
+  int64_t stages() const { return map_.stages(); }
+  int64_t stage_of(size_t chunk) const {
+    return map_.stage(static_cast<int>(setup_.worker), static_cast<int>(chunk));
+  }
   void take_in(Running& run);
   Task<void> perform(Running& run, Action action);
   void begin(Running& run, Action action);
@@ -99,6 +103,7 @@ class Runner final : public Actor {
   int64_t now() const;
 
   RunnerSetup setup_;
+  StageMap map_;
   std::vector<AnyRef> runners_;  // by worker
   AnyRef loss_;
   std::map<uint64_t, std::shared_ptr<Inbox>> inboxes_;  // by step

@@ -17,6 +17,7 @@ StepReport join(const std::vector<RunnerReport>& parts, const Policy& policy) {
   report.schedule = name_of(policy);
   report.workers = static_cast<int>(parts.size());
   report.micro_batches = micro_batches_of(policy);
+  report.map = map_of(policy);
   int64_t first = std::numeric_limits<int64_t>::max();
   for (const RunnerReport& part : parts)
     for (const Done& d : part.done) first = std::min(first, d.begin);
@@ -25,7 +26,7 @@ StepReport join(const std::vector<RunnerReport>& parts, const Policy& policy) {
     double busy = 0;
     for (const Done& d : parts[w].done) {
       const Action action{static_cast<Work>(d.work), static_cast<int>(d.micro_batch),
-                          static_cast<int>(d.stage / report.workers)};
+                          report.map.chunk(d.stage)};
       report.events.push_back(
           {static_cast<int>(w), static_cast<int>(d.stage), action, seconds(d.begin), seconds(d.end)});
       report.duration = std::max(report.duration, seconds(d.end));

@@ -7,6 +7,7 @@
 #include "core/async/future_combinators.h"
 #include "core/base/clock.h"
 #include "core/tensor/creation.h"
+#include "parallel/pipeline/schedule/choose_policy.h"
 
 namespace troupe::parallel {
 namespace {
@@ -43,6 +44,18 @@ std::vector<size_t> borders(size_t layers, const std::vector<size_t>& cuts) {
   if (layers == 0) throw_invalid("[pipeline] the model has no layers");
   at.push_back(layers);
   return at;
+}
+
+std::vector<Place> places_of_stages(const std::vector<Place>& workers, const PipelineOptions& options) {
+  const auto count = static_cast<int>(workers.size());
+  if (count == 0) throw_invalid("[pipeline] there are no workers for the stages");
+  const StageMap map =
+      options.schedule == "auto"
+          ? StageMap::loop(count, options.chunks)
+          : map_of(make_policy(options.schedule, count, options.micro_batches, options.chunks));
+  std::vector<Place> places;
+  for (int s = 0; s < map.stages(); ++s) places.push_back(workers[static_cast<size_t>(map.worker(s))]);
+  return places;
 }
 
 std::vector<AnyRef> actors_of(const std::vector<Stage>& stages) {

@@ -34,6 +34,10 @@ struct StageModule final : nn::ModuleActor<nn::Sequential> {
 /// and leave no stage empty.
 std::vector<size_t> borders(size_t layers, const std::vector<size_t>& cuts);
 
+/// For split(): the place of each stage, of as many on each worker as the options have chunks, and where
+/// their schedule wants it (StageMap).
+std::vector<Place> places_of_stages(const std::vector<Place>& workers, const PipelineOptions& options);
+
 /// The stages of Net::make(), cut before the layers `cuts` ({3, 6}: 0 to 2, 3 to 5, 6 and on), stage s on
 /// places[s mod the number of places]. The last one has Net::loss, if there is one.
 template <class Net>

@@ -23,6 +23,7 @@ struct StepReport {
   };
   std::string schedule;
   int workers = 0, micro_batches = 0;
+  StageMap map;  ///< of its stages to its workers
   std::vector<Event> events;
   std::vector<Message> messages;
   double duration = 0;          ///< from the first begin to the last end

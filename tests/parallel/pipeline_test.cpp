@@ -32,11 +32,19 @@ TEST_CASE("interleaved stages have the gradients of the whole model") {
   const Tensor x = wave({8, kWidth}, 1), y = wave({8, kWidth}, 2);
   WholeModel whole(6);
   const double loss = whole.backward(x, y);
-  for (const auto& [chunks, m] : {std::pair(3, 2), {3, 8}, {2, 6}, {6, 4}}) {
-    Fixture f(6);
-    INFO(chunks << " chunks, " << m << " micro-batches");
+  Fixture f(6);
+  for (const auto& [schedule, chunks, m] : {std::tuple("interleaved", 3, 2),
+                                            {"interleaved", 3, 8},
+                                            {"interleaved", 2, 6},
+                                            {"interleaved", 6, 4},
+                                            {"looped-bfs", 3, 4},
+                                            {"zb-v", 2, 3},
+                                            {"zb-v", 2, 8},
+                                            {"dualpipe-v", 2, 3},
+                                            {"dualpipe-v", 2, 8}}) {
+    INFO(schedule << ", " << chunks << " chunks, " << m << " micro-batches");
     Pipeline pipeline(f.cluster->here(), f.stages(),
-                      {.schedule = "interleaved", .micro_batches = m, .chunks = chunks});
+                      {.schedule = schedule, .micro_batches = m, .chunks = chunks});
     CHECK(pipeline.workers() == 6 / chunks);
     std::vector<Tensors> grads;
     CHECK(f.step(pipeline, x, y, &grads) == Approx(loss).epsilon(1e-5));
@@ -63,22 +71,24 @@ TEST_CASE("a table written by hand runs") {
 
 TEST_CASE("the loss may be computed by the caller") {
   const Tensor x = wave({9, kWidth}, 1), y = wave({9, kWidth}, 2);
-  WholeModel whole(3);
+  WholeModel whole(4);
   const double loss = whole.backward(x, y);
-  Fixture f(3);
+  Fixture f(4);
   int calls = 0;
-  for (const std::string schedule : {"1f1b", "zb-h1"}) {
-    Pipeline pipeline(
-        f.cluster->here(), f.stages(false),
-        {.schedule = schedule, .micro_batches = 4, .loss = [&](const Value& out, const Value& target) {
-           ++calls;
-           return mse_loss(*out.get_if<Tensor>(), *target.get_if<Tensor>());
-         }});
+  for (const auto& [schedule, chunks] : {std::pair("1f1b", 1), {"zb-h1", 1}, {"zb-v", 2}}) {
+    Pipeline pipeline(f.cluster->here(), f.stages(false),
+                      {.schedule = schedule,
+                       .micro_batches = 4,
+                       .chunks = chunks,
+                       .loss = [&](const Value& out, const Value& target) {
+                         ++calls;
+                         return mse_loss(*out.get_if<Tensor>(), *target.get_if<Tensor>());
+                       }});
     std::vector<Tensors> grads;
     CHECK(f.step(pipeline, x, y, &grads) == Approx(loss).epsilon(1e-5));
     compare(grads, whole);
   }
-  CHECK(calls == 8);
+  CHECK(calls == 12);
 }
 
 TEST_CASE("weights make the step a weighted mean") {
@@ -138,7 +148,10 @@ TEST_CASE("a batch with fewer rows than micro-batches is cut into as many as it 
       const double loss = whole.backward(x, y);
       const Tensor expected = whole.forward(x).detach();
       Fixture f(stages);
-      const auto schedules = chunks > 1 ? std::vector<std::string>{"interleaved"}
+      const std::string own =
+          "w0=1,2: F3 F0 F0.1 F1 F1.1 F2 F2.1 F3.1 B0.1 B0 B1.1 B1 B2.1 B2 I3.1 I3 W3.1 W3\n"
+          "w1=0,3: F3 F0 F1 F2 F0.1 B0.1 B0 F1.1 B1.1 F2.1 B1 B2.1 B2 F3.1 I3.1 W3.1 B3\n";
+      const auto schedules = chunks > 1 ? std::vector<std::string>{"interleaved", "zb-v", "dualpipe-v", own}
                                         : std::vector<std::string>{"gpipe",      "1f1b", "zb-h1", "zb-h2",
                                                                    "credits(2)", "auto", table};
       for (const std::string& schedule : schedules) {
@@ -165,10 +178,9 @@ TEST_CASE("forward alone gives the outputs and records nothing") {
   WholeModel whole(4);
   const Tensor expected = whole.forward(x).detach();
   Fixture f(4);
-  for (const int chunks : {1, 2}) {
-    Pipeline pipeline(
-        f.cluster->here(), f.stages(),
-        {.schedule = chunks == 1 ? "1f1b" : "interleaved", .micro_batches = 2, .chunks = chunks});
+  for (const auto& [schedule, chunks] : {std::pair("1f1b", 1), {"interleaved", 2}, {"zb-v", 2}}) {
+    Pipeline pipeline(f.cluster->here(), f.stages(),
+                      {.schedule = schedule, .micro_batches = 2, .chunks = chunks});
     Tensors outputs;
     for (const Value& v : pipeline.forward(Value(x))) outputs.push_back(*v.get_if<Tensor>());
     CHECK(difference(ops::cat(outputs, 0), expected, 1e-5, 1e-6) == "");

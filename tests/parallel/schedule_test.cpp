@@ -26,7 +26,8 @@ void for_each_size(F f) {
 }
 
 std::vector<Schedule> all_schedules(int p, int m) {
-  std::vector<Schedule> all{gpipe(p, m), one_f_one_b(p, m), zb_h1(p, m), zb_h2(p, m)};
+  std::vector<Schedule> all{gpipe(p, m), one_f_one_b(p, m), zb_h1(p, m),        zb_h2(p, m),
+                            zb_v(p, m),  dualpipe_v(p, m),  looped_bfs(p, m, 3)};
   if (m % p == 0)
     for (const int v : {2, 3}) all.push_back(interleaved(p, m, v));
   return all;
@@ -80,6 +81,7 @@ TEST_CASE("a schedule's text reads back as it was", "[schedule]") {
         CHECK(again.rows == s.rows);
         CHECK(again.micro_batches == s.micro_batches);
         CHECK(again.chunks == s.chunks);
+        CHECK(again.map() == s.map());
       }
 }
 
@@ -87,6 +89,36 @@ TEST_CASE("a schedule may be written by hand, with comments and empty lines", "[
   const Schedule s = parse_schedule("# mine\n\nw0:  F0 F1   B0 B1 # two\n  w1: F0 B0 F1 I1 W1\n");
   CHECK_FALSE(problem_of(s).has_value());
   CHECK(simulate(s).makespan == 8);  // 2 (m + p - 1) and more: F0 | F0 B0 F1 I1 | B1
+}
+
+TEST_CASE("rows may name the stages of their chunks", "[schedule]") {
+  CHECK(zb_v(1, 2).str() ==
+        "# zb-v, 1 workers, 2 micro-batches\n"
+        "w0=0,1: F0 F0.1 I0.1 W0.1 F1 I0 W0 F1.1 I1.1 W1.1 I1 W1\n");
+  CHECK(dualpipe_v(2, 4).str() ==
+        "# dualpipe-v, 2 workers, 4 micro-batches\n"
+        "w0=0,3: F0 F1 F2 F0.1 I0.1 W0.1 F1.1 F3 B1.1 F2.1 B0 B2.1 F3.1 B1 B3.1 I2 W2 I3 W3\n"
+        "w1=1,2: F0 F0.1 F1 F1.1 F2 B0.1 F2.1 B0 F3 B1.1 F3.1 B1 B2.1 B2 I3.1 I3 W3.1 W3\n");
+  const auto problem = [](const char* text) { return problem_of(parse_schedule(text)).value_or(""); };
+  const std::string rows = " F0 F0.1 B0.1 B0\n";
+  CHECK(problem("w0=1,0: F0.1 F0 B0 B0.1\n").empty());
+  CHECK(problem("w0=1,0: F0 F0.1 B0 B0.1\n") ==
+        "its workers wait for each other: w0 is at F0, which needs F0 of stage 0");
+  CHECK(problem(("w0=0,1:" + rows + "w1=1,2:" + rows).c_str()) ==
+        "[schedule] stage 1 is there twice, at w0 and w1");
+  CHECK(problem(("w0=0,1:" + rows + "w1=2,4:" + rows).c_str()) ==
+        "[schedule] w1 has stage 4, and there are 4, from 0");
+  CHECK(problem(("w0=0,1:" + rows + "w1=2:" + rows).c_str()) ==
+        "[schedule] w1 has 1 stages, and w0 has 2: expected as many for each");
+  CHECK(problem("w0=0: F0 F0.1 B0.1 B0\n") ==
+        "it has 1 rows of 2 chunks, and names the stages of 1 workers with 1");
+  const auto text = [](const std::string& t) { return invalid_text([&] { (void)parse_schedule(t); }); };
+  CHECK(text("w0=0,3" + rows) ==
+        "[schedule] line 1: a row begins with its worker, as in \"w0: F0 B0\", or with the stages of its "
+        "chunks, too, as in \"w0=0,3: F0 F0.1\"; got \"w0=0,3\"");
+  CHECK(text("w0=0,3:" + rows + "w1:" + rows) ==
+        "[schedule] line 2: the stages of its chunks are named for some workers, and for others not: name "
+        "those of w1, too");
 }
 
 TEST_CASE("what is no schedule is refused with its line and word", "[schedule]") {
@@ -160,6 +192,9 @@ TEST_CASE("makespans are those of the formulae", "[schedule]") {
     CHECK(simulate(zb_h2(p, m)).makespan == 3 * m + p - 1);
     CHECK(simulate(credits(p, m, 2 * p - 1)).makespan == 3 * m + p - 1);
     for (const int v : {2, 4}) CHECK(simulate(interleaved(p, m, v)).makespan == 3 * (v * m + p - 1));
+    for (const int v : {1, 2, 3}) CHECK(simulate(looped_bfs(p, m, v)).makespan == 3 * (v * m + p - 1));
+    CHECK(simulate(zb_v(p, m)).makespan == 6 * m + p - 1);
+    CHECK(simulate(dualpipe_v(p, m)).makespan == 6 * m + p - 1);
     CHECK(simulate(gpipe(p, m)).bubble() == Approx((p - 1.0) / (m + p - 1)));
     CHECK(simulate(zb_h1(p, m)).bubble() == Approx((p - 1.0) / (3 * m + p - 1)));
   });
@@ -174,6 +209,8 @@ TEST_CASE("peaks of live micro-batches are those of the formulae", "[schedule]")
     for (const int v : {2, 4})
       CHECK(simulate(interleaved(p, m, v)).peak_live ==
             of_each(p, [&](int i) { return (v - 1) * p + 2 * (p - 1 - i) + 1; }));
+    CHECK(simulate(zb_v(p, m)).peak_live == of_each(p, [&](int) { return 2 * p; }));
+    CHECK(simulate(dualpipe_v(p, m)).peak_live == of_each(p, [&](int) { return 2 * p + 1; }));
     for (const int c : {1, p, 2 * p - 1})
       CHECK(simulate(credits(p, m, c)).peak_live == of_each(p, [&](int) { return std::min(m, c); }));
   });
@@ -201,7 +238,9 @@ TEST_CASE("a simulation keeps every rule of a pipeline", "[schedule]") {
   for (const Schedule& s : all_schedules(p, m)) policies.push_back(s);
   for (const Policy& policy : policies) {
     INFO(name_of(policy));
-    const int v = chunks_of(policy), stages = p * v;
+    const StageMap map = map_of(policy);
+    const int stages = map.stages();
+    const auto hop = [&](int a, int b) { return map.worker(a) == map.worker(b) ? 0 : 0.125; };
     std::vector<StageTimes> times;
     for (int s = 0; s < stages; ++s) times.push_back({1.0 + s % 2, 0.5 + s % 3, 0.25 * (s + 1)});
     const Simulation run = simulate(policy, times, steps, 0.125);
@@ -210,7 +249,7 @@ TEST_CASE("a simulation keeps every rule of a pipeline", "[schedule]") {
     std::vector<Simulation::Event> events = run.events;
     std::stable_sort(events.begin(), events.end(), [](auto& a, auto& b) { return a.begin < b.begin; });
     for (const auto& e : events) {
-      const int stage = e.action.chunk * p + e.worker;
+      const int stage = map.stage(e.worker, e.action.chunk);
       CHECK(e.begin >= busy_until[static_cast<size_t>(e.worker)]);
       busy_until[static_cast<size_t>(e.worker)] = e.end;
       CHECK(e.end - e.begin == Approx(times[static_cast<size_t>(stage)].of(e.action.work)));
@@ -223,8 +262,8 @@ TEST_CASE("a simulation keeps every rule of a pipeline", "[schedule]") {
         const auto back = [&](int stage) {
           return by.count({stage, b, Work::input}) ? at(stage, Work::input) : at(stage, Work::backward);
         };
-        if (s > 0) CHECK(at(s, Work::forward)->begin >= at(s - 1, Work::forward)->end + 0.125);
-        if (s + 1 < stages) CHECK(back(s)->begin >= back(s + 1)->end + 0.125);
+        if (s > 0) CHECK(at(s, Work::forward)->begin >= at(s - 1, Work::forward)->end + hop(s - 1, s));
+        if (s + 1 < stages) CHECK(back(s)->begin >= back(s + 1)->end + hop(s + 1, s));
         CHECK(back(s)->begin >= at(s, Work::forward)->end);
         if (split) CHECK(at(s, Work::weight)->begin >= at(s, Work::input)->end);
         if (b >= m)  // the weights of a step before

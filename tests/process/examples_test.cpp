@@ -151,10 +151,9 @@ TEST_CASE("a transformer learns characters of a text and writes some", "[process
 TEST_CASE("a pipeline learns drawn digits, and draws its last step", "[process]") {
   for (const std::string schedule : {"auto", "zb-h1"})
     CHECK(number_after(run("pipeline", {"--steps", "81", "--schedule", schedule}), "step   80  loss ") < 0.9);
-  const std::string interleaved =
-      run("pipeline", {"--steps", "81", "--schedule", "interleaved", "--chunks", "2"});
-  CHECK(number_after(interleaved, "step   80  loss ") < 0.9);
-  CHECK(interleaved.find("interleaved: 2 workers") != std::string::npos);
+  const std::string turning = run("pipeline", {"--steps", "81", "--schedule", "zb-v", "--chunks", "2"});
+  CHECK(number_after(turning, "step   80  loss ") < 0.9);
+  CHECK(turning.find("zb-v: 2 workers") != std::string::npos);
 }
 
 TEST_CASE("a character transformer with tied embeddings is one pipeline, in one process or many",

@@ -53,6 +53,15 @@ bool fits(const Simulation& simulation, const std::vector<int>& most_live) {
 Policy make_policy(const std::string& text, int workers, int micro_batches, int chunks) {
   if (text.find(':') != std::string::npos) return parse_table(text, workers, micro_batches, chunks);
   if (text == "interleaved") return interleaved(workers, micro_batches, chunks);
+  if (text == "looped-bfs") return looped_bfs(workers, micro_batches, chunks);
+  if (text == "zb-v" || text == "dualpipe-v") {
+    if (chunks != 2)
+      throw_invalid(
+          fmt::format("[schedule] {} has two chunks for each worker, stages w and {} - w of worker "
+                      "w; got {}: set chunks = 2, for twice as many stages as workers",
+                      text, 2 * workers * chunks - 1, chunks));
+    return text == "zb-v" ? zb_v(workers, micro_batches) : dualpipe_v(workers, micro_batches);
+  }
   Policy policy;
   if (text == "gpipe")
     policy = gpipe(workers, micro_batches);
@@ -65,17 +74,18 @@ Policy make_policy(const std::string& text, int workers, int micro_batches, int 
   else if (text.starts_with("credits(") && text.ends_with(")"))
     policy = parse_credits(text, text.substr(8, text.size() - 9), workers, micro_batches);
   else {
-    const std::string near =
-        nearest(text, {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "credits(1)", "auto"});
-    throw_invalid(
-        fmt::format("[schedule] there is no schedule \"{}\"{}: expected gpipe, 1f1b, interleaved, zb-h1, "
-                    "zb-h2, credits(n), or a "
-                    "table",
-                    text, near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)));
+    const std::string near = nearest(text, {"gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-h2",
+                                            "zb-v", "dualpipe-v", "credits(1)", "auto"});
+    throw_invalid(fmt::format(
+        "[schedule] there is no schedule \"{}\"{}: expected gpipe, 1f1b, interleaved, looped-bfs, "
+        "zb-h1, zb-h2, zb-v, dualpipe-v, credits(n), or a table",
+        text, near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)));
   }
   if (chunks > 1)
-    throw_invalid(fmt::format(
-        "[schedule] {} has one chunk for each worker, got {}: use interleaved, or a table", text, chunks));
+    throw_invalid(
+        fmt::format("[schedule] {} has one chunk for each worker, got {}: use interleaved, looped-bfs, zb-v, "
+                    "dualpipe-v, or a table",
+                    text, chunks));
   return policy;
 }
 

@@ -6,9 +6,10 @@
 
 namespace troupe::parallel {
 
-/// "gpipe", "1f1b", "interleaved" (with the number of chunks given), "zb-h1", "zb-h2", "credits(3)" for every
-/// worker, "credits(4, 3, 2, 1)" for each, or a table in its text form, which is checked. `invalid` for
-/// anything else, and for a table of other numbers of workers, chunks or micro-batches.
+/// "gpipe", "1f1b", "interleaved" and "looped-bfs" (with the number of chunks given), "zb-h1", "zb-h2",
+/// "zb-v" and "dualpipe-v" (with 2 chunks), "credits(3)" for every worker, "credits(4, 3, 2, 1)" for each, or
+/// a table in its text form, which is checked. `invalid` for anything else, and for a table of other numbers
+/// of workers, chunks or micro-batches.
 Policy make_policy(const std::string& text, int workers, int micro_batches, int chunks = 1);
 
 struct Choice {

@@ -111,6 +111,10 @@ int chunks_of(const Policy& policy) {
   const auto* table = std::get_if<Schedule>(&policy);
   return table ? table->chunks : 1;
 }
+StageMap map_of(const Policy& policy) {
+  const auto* table = std::get_if<Schedule>(&policy);
+  return table ? table->map() : StageMap::loop(workers_of(policy), 1);
+}
 Policy first_of(Policy policy, int micro_batches) {
   std::visit([&](auto& p) { p.micro_batches = micro_batches; }, policy);
   if (auto* schedule = std::get_if<Schedule>(&policy))

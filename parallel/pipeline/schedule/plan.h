@@ -22,6 +22,7 @@ Credits credits(int workers, int micro_batches, int credits);
 using Policy = std::variant<Schedule, Credits>;
 int workers_of(const Policy& policy);
 int chunks_of(const Policy& policy);
+StageMap map_of(const Policy& policy);
 int micro_batches_of(const Policy& policy);
 /// The same for the first `micro_batches` alone, in the order that they have there.
 Policy first_of(Policy policy, int micro_batches);
@@ -32,10 +33,11 @@ std::string name_of(const Policy& policy);
 class Plan {
  public:
   virtual ~Plan() = default;
-  /// What `work` of a micro-batch needs is there: for a forward the output of the stage before, for a backward
-  /// the gradient from the stage after, for a weight part the input part, which has been done.
+  /// What `work` of a micro-batch needs is there: for a forward the output of the stage before, for a
+  /// backward the gradient from the stage after, for a weight part the input part, which has been done.
   virtual void arrived(Work work, int micro_batch, int chunk) = 0;
-  /// What to begin now; of a table after all that was begun has been done. None if something has to arrive first.
+  /// What to begin now; of a table after all that was begun has been done. None if something has to arrive
+  /// first.
   virtual std::optional<Action> next() = 0;
   /// Everything has been begun.
   virtual bool finished() const = 0;

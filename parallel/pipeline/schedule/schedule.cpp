@@ -43,14 +43,39 @@ std::optional<Action> parse_action(std::string_view word) {
   throw_invalid("[schedule] line " + std::to_string(line) + ": " + what);
 }
 
-// The worker of "w3:".
-int parse_worker(const std::string& word, size_t line) {
+struct Head {
+  int worker = 0;
+  std::vector<int64_t> stages;
+};
+
+// "w3:" or "w3=3,4:".
+Head parse_head(const std::string& word, size_t line) {
   std::string_view rest = word;
-  if (rest.starts_with('w')) {
-    rest.remove_prefix(1);
-    if (const auto worker = take_number(rest); worker && rest == ":") return *worker;
-  }
-  complain(line, "a row begins with its worker, as in \"w0: F0 B0\"; got \"" + word + "\"");
+  Head head;
+  const auto take = [&](char c) {
+    const bool there = rest.starts_with(c);
+    if (there) rest.remove_prefix(1);
+    return there;
+  };
+  const auto parse = [&] {
+    const auto worker = take('w') ? take_number(rest) : std::nullopt;
+    if (!worker) return false;
+    head.worker = *worker;
+    for (bool more = take('='); more; more = take(',')) {
+      const auto stage = take_number(rest);
+      if (!stage) return false;
+      head.stages.push_back(*stage);
+    }
+    return rest == ":";
+  };
+  if (!parse())
+    complain(line,
+             "a row begins with its worker, as in \"w0: F0 B0\"" +
+                 std::string(word.find('=') == std::string::npos
+                                 ? ""
+                                 : ", or with the stages of its chunks, too, as in \"w0=0,3: F0 F0.1\"") +
+                 "; got \"" + word + "\"");
+  return head;
 }
 
 }  // namespace
@@ -64,7 +89,10 @@ std::string Schedule::str() const {
   std::string text = "# " + name + ", " + std::to_string(workers()) + " workers, " +
                      std::to_string(micro_batches) + " micro-batches\n";
   for (int w = 0; w < workers(); ++w) {
-    text += "w" + std::to_string(w) + ":";
+    text += "w" + std::to_string(w);
+    for (size_t c = 0; !stages_of.empty() && c < stages_of.at(static_cast<size_t>(w)).size(); ++c)
+      text += (c ? "," : "=") + std::to_string(stages_of[static_cast<size_t>(w)][c]);
+    text += ":";
     for (const Action& a : rows[static_cast<size_t>(w)]) text += " " + a.str();
     text += "\n";
   }
@@ -80,11 +108,21 @@ Schedule parse_schedule(std::string_view text) {
     std::istringstream words(line.substr(0, line.find('#')));
     std::string word;
     if (!(words >> word)) continue;
-    const auto worker = static_cast<size_t>(parse_worker(word, number));
+    Head head = parse_head(word, number);
+    const auto worker = static_cast<size_t>(head.worker);
     if (worker > rows.size())
       complain(number, "row of w" + std::to_string(worker) + ", but there is none of w" +
                            std::to_string(rows.size()) + " before it");
     if (worker < rows.size()) complain(number, "w" + std::to_string(worker) + " has a row already");
+    if (worker > 0 && head.stages.empty() != schedule.stages_of.empty())
+      complain(number,
+               "the stages of its chunks are named for some workers, and for others not: name those of "
+               "w" +
+                   std::to_string(schedule.stages_of.empty() ? 0 : worker) + ", too");
+    if (!head.stages.empty()) {
+      schedule.chunks = std::max(schedule.chunks, static_cast<int>(head.stages.size()));
+      schedule.stages_of.push_back(std::move(head.stages));
+    }
     Actions& row = rows.emplace_back(Actions()).value();
     while (words >> word) {
       const auto action = parse_action(word);

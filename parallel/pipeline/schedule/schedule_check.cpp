@@ -1,5 +1,7 @@
 #include "parallel/pipeline/schedule/schedule_check.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <map>
@@ -22,6 +24,15 @@ class Checker {
 
   std::optional<std::string> problem() {
     if (schedule_.rows.empty()) return "it has no rows";
+    if (schedule_.chunks < 1) return "it has no chunks";
+    try {
+      map_ = schedule_.map();
+    } catch (const Error& e) {
+      return e.message();
+    }
+    if (map_.workers() != schedule_.workers() || map_.chunks() != schedule_.chunks)
+      return fmt::format("it has {} rows of {} chunks, and names the stages of {} workers with {}",
+                         schedule_.workers(), schedule_.chunks, map_.workers(), map_.chunks());
     for (int w = 0; w < schedule_.workers(); ++w)
       for (size_t i = 0; i < row(w).size(); ++i)
         if (auto wrong = enter(w, row(w)[i], i + 1)) return wrong;
@@ -33,7 +44,7 @@ class Checker {
 
  private:
   const Actions& row(int worker) const { return schedule_.rows[static_cast<size_t>(worker)]; }
-  int stage(int worker, const Action& a) const { return a.chunk * schedule_.workers() + worker; }
+  int stage(int worker, const Action& a) const { return map_.stage(worker, a.chunk); }
   static std::string on(int worker) { return " in the row of w" + std::to_string(worker); }
 
   std::optional<std::string> enter(int worker, const Action& a, size_t place) {
@@ -50,7 +61,7 @@ class Checker {
   }
 
   std::optional<std::string> wrong_order(int stage, int m) const {
-    const int worker = stage % schedule_.workers(), chunk = stage / schedule_.workers();
+    const int worker = map_.worker(stage), chunk = map_.chunk(stage);
     const auto found = places_.find({stage, m});
     const auto [f, b, i, w] = found == places_.end() ? Places{} : found->second;
     const auto text = [&](Work work) { return Action{work, m, chunk}.str(); };
@@ -100,13 +111,14 @@ class Checker {
   }
 
   const Schedule& schedule_;
+  StageMap map_;
   std::map<std::pair<int, int>, Places> places_;  // by stage and micro-batch
 };
 
 }  // namespace
 
 std::string needs(const Schedule& schedule, int worker, const Action& a) {
-  const int stage = a.chunk * schedule.workers() + worker;
+  const int stage = schedule.map().stage(worker, a.chunk);
   if (a.work == Work::forward) return stage == 0 ? "" : of_stage(a.work, a.micro_batch, stage - 1);
   if (a.work == Work::weight || stage == schedule.stages() - 1) return "";
   return of_stage(a.work, a.micro_batch, stage + 1);

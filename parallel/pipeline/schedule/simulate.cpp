@@ -22,8 +22,9 @@ struct Happening {
 class Simulator {
  public:
   Simulator(const Policy& policy, const std::vector<StageTimes>& times, int steps, double hop)
-      : workers_(workers_of(policy)),
-        stages_(workers_ * chunks_of(policy)),
+      : map_(map_of(policy)),
+        workers_(map_.workers()),
+        stages_(map_.stages()),
         micro_batches_(micro_batches_of(policy)),
         steps_(steps),
         hop_(hop),
@@ -38,7 +39,8 @@ class Simulator {
   }
 
   Simulation run() {
-    for (int m = 0; m < micro_batches_ * steps_; ++m) plans_[0]->arrived(Work::forward, m, 0);
+    for (int m = 0; m < micro_batches_ * steps_; ++m)
+      plan(map_.worker(0)).arrived(Work::forward, m, map_.chunk(0));
     begin_all();
     while (!open_.empty()) {
       now_ = open_.top().time;
@@ -71,7 +73,7 @@ class Simulator {
       if (!action) continue;
       working_[i] = true;
       if (action->work == Work::forward) result_.peak_live[i] = std::max(result_.peak_live[i], ++live_[i]);
-      const int stage = action->chunk * workers_ + w;
+      const int stage = map_.stage(w, action->chunk);
       const double took = times_[times_.size() == 1 ? 0 : static_cast<size_t>(stage)].of(action->work);
       result_.busy[i] += took;
       open_.push({now_ + took, ++order_, w, *action, Happening::end, now_});
@@ -87,19 +89,21 @@ class Simulator {
     step = std::max(step, now_);
     if (a.work == Work::backward || a.work == Work::weight) --live_[i];
     if (a.work == Work::input) plan(ended.worker).arrived(Work::weight, a.micro_batch, a.chunk);
-    const int stage = a.chunk * workers_ + ended.worker;
+    const int stage = map_.stage(ended.worker, a.chunk);
     if (a.work == Work::forward && stage == stages_ - 1)
       plan(ended.worker).arrived(Work::backward, a.micro_batch, a.chunk);
     else if (a.work == Work::forward)
-      send(Work::forward, a.micro_batch, stage + 1);
+      send(ended.worker, Work::forward, a.micro_batch, stage + 1);
     else if (a.work != Work::weight && stage > 0)
-      send(Work::backward, a.micro_batch, stage - 1);
+      send(ended.worker, Work::backward, a.micro_batch, stage - 1);
   }
-  void send(Work work, int micro_batch, int stage) {
-    open_.push(
-        {now_ + hop_, ++order_, stage % workers_, {work, micro_batch, stage / workers_}, Happening::arrival});
+  void send(int from, Work work, int micro_batch, int stage) {
+    const int worker = map_.worker(stage);
+    const double hop = worker == from ? 0 : hop_;
+    open_.push({now_ + hop, ++order_, worker, {work, micro_batch, map_.chunk(stage)}, Happening::arrival});
   }
 
+  const StageMap map_;
   const int workers_, stages_, micro_batches_, steps_;
   const double hop_;
   const std::vector<StageTimes>& times_;

@@ -28,7 +28,7 @@ struct Simulation {
 };
 
 /// Runs `steps` steps one after the other, without a barrier between them: a worker goes on to the next step
-/// when it has done its part of this one. `times`: of each stage, or one for all; `hop`: from one stage to
+/// when it has done its part of this one. `times`: of each stage, or one for all; `hop`: from one worker to
 /// another, while both may work. `invalid` if the workers come to wait for each other (check() says more).
 Simulation simulate(const Policy& policy, const std::vector<StageTimes>& times = {{}}, int steps = 1,
                     double hop = 0);
