@@ -21,6 +21,7 @@ struct LeftOut {
   Ref<Node> node;
   Tensors grads;  // of its results
   std::vector<uint8_t> wanted;
+  Tensors came = {};  // those gradients, in place of `grads`: the step waited for all of them
 };
 
 // The sums, by input of `node`, that `sink` keeps of the leaves behind it and a step may add to; empty: none.
@@ -87,6 +88,9 @@ class Pass : public Reached {
   void resume(uint32_t ticket, Tensors out, Sink* sink) {
     sink_ = sink;
     --waiting_;
+    bool all = true;
+    if (std::vector<uint8_t> wanted; left_out_ && (wanted = wanted_inputs(tasks_[ticket], all), !all))
+      left_out_->push_back({Ref<Node>(tasks_[ticket].node), {}, std::move(wanted), out});
     hand_on(ticket, std::move(out), !keep_saved_);
     run_ready();
   }

@@ -111,6 +111,13 @@ class Reached {
   }
   /// Such a step was reached, wanted or not.
   bool has_waiting_steps() const { return has_waiting_steps_; }
+  /// All of them.
+  std::vector<const Node*> waiting_steps() {
+    std::vector<const Node*> out;
+    for (uint32_t i = 0; has_waiting_steps_ && i < tasks_.size(); ++i)
+      if (tasks_[i].end == Node::End::later) out.push_back(tasks_[i].node);
+    return out;
+  }
   /// The leaves with hooks that were reached.
   const std::pmr::vector<const Accumulate*>& hooked() const { return hooked_; }
   /// Whether something that is wanted lies at `root`, which was expected, or beyond.

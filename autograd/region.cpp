@@ -79,6 +79,7 @@ struct Region::Impl {
   std::vector<Edge> roots;  // hold the graph
   std::vector<Node*> exits;
   std::vector<Capture> captures;
+  const std::shared_ptr<std::vector<LeftOut>> left_out;
   const bool selects, records;
   Pass pass;
   size_t expected = 0;
@@ -90,11 +91,13 @@ struct Region::Impl {
   std::multimap<uint64_t, Supply, std::greater<>> held;
   explicit Impl(troupe::autograd::RunOptions options)
       : selects(false), records(options.create_graph), pass(nullptr, &exits, options, nullptr, true) {}
-  Impl(troupe::autograd::RunOptions options, std::vector<Capture> inputs)
+  Impl(troupe::autograd::RunOptions options, std::vector<Capture> inputs,
+       std::shared_ptr<std::vector<LeftOut>> left)
       : captures(std::move(inputs)),
+        left_out(std::move(left)),
         selects(true),
         records(options.create_graph),
-        pass(&captures, &exits, options, nullptr, true) {}
+        pass(&captures, &exits, options, left_out.get(), true) {}
 
   /// Whether something that is wanted has a turn before this one.
   bool waits_for_others(uint64_t turn) {
@@ -108,8 +111,10 @@ struct Region::Impl {
 };
 
 Region::Region(troupe::autograd::RunOptions options) : impl_(std::make_unique<Impl>(options)) {}
-Region::Region(troupe::autograd::RunOptions options, const std::vector<Edge>& inputs)
-    : impl_(std::make_unique<Impl>(options, captures_of(inputs))) {}
+Region::Region(troupe::autograd::RunOptions options, const std::vector<Edge>& inputs,
+               std::shared_ptr<std::vector<LeftOut>> left_out)
+    : impl_(std::make_unique<Impl>(options, captures_of(inputs), std::move(left_out))) {}
+Region::Region(Region&&) noexcept = default;
 Region::~Region() = default;
 
 std::vector<Node*> Region::expect(const std::vector<Edge>& roots, uint64_t turn) {
@@ -145,6 +150,8 @@ void Region::resume(uint32_t ticket, Tensors out, Sink& sink) {
 bool Region::done() const { return impl_->expected == 0 && !impl_->pass.waits(); }
 bool Region::leads_on(const Edge& root) { return impl_->pass.leads_on(root); }
 bool Region::has_waiting_steps() const { return impl_->pass.has_waiting_steps(); }
+std::vector<const Node*> Region::waiting_steps() { return impl_->pass.waiting_steps(); }
+void Region::check() { impl_->pass.check(); }
 std::vector<Node*> Region::wanted() { return impl_->pass.wanted(); }
 std::vector<Node*> Region::want(Node* exit) { return impl_->pass.want(exit); }
 

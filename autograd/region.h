@@ -11,6 +11,8 @@
 
 namespace troupe::internal::autograd {
 
+struct LeftOut;
+
 /// Runs the part of the graph that is reachable from `roots`; gradient grads[i] enters at roots[i]
 /// (undefined: none; several roots may share a node).
 ///
@@ -37,8 +39,10 @@ class Region {
   static constexpr uint64_t kFirst = ~uint64_t{0};  ///< without a turn: waits for nobody, nor anybody for it
 
   explicit Region(troupe::autograd::RunOptions options);
-  /// Selecting; `inputs` may be none.
-  Region(troupe::autograd::RunOptions options, const std::vector<Edge>& inputs);
+  /// Selecting; `inputs` may be none. `left_out`: of the steps that it ran, what led to nothing wanted.
+  Region(troupe::autograd::RunOptions options, const std::vector<Edge>& inputs,
+         std::shared_ptr<std::vector<LeftOut>> left_out = {});
+  Region(Region&&) noexcept;
   ~Region();
   /// Gradients will come for `roots`. Returns the nodes, newly reached, at which gradients leave the local
   /// graph.
@@ -58,6 +62,9 @@ class Region {
   bool done() const;
   /// Some step that waits lies behind the roots.
   bool has_waiting_steps() const;
+  std::vector<const Node*> waiting_steps();
+  /// Everything that will run still has what it saved. Throws.
+  void check();
   /// Whether something that is wanted lies at `root`, which was expected, or beyond.
   bool leads_on(const Edge& root);
 

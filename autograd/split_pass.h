@@ -18,12 +18,23 @@ class SplitPass {
   /// inputs: the first part does nothing.
   SplitPass(const Tensors& roots, const Tensors& inputs);
   ~SplitPass();
-  /// The graph goes on in other actors, or waits for them: then this cannot run, but Context::backward can.
+  /// The graph goes on in other actors, or has a step that waits and leaves nothing for later
+  /// (WaitingRule::leaves_for_later()): then this cannot run, but Context::backward can.
   bool leaves_actor() const;
+  /// A step waits: then the first part is first_part_meeting()'s.
+  bool waits() const;
   /// The first part, with the gradients of the roots as backward() takes them. Gives those of the inputs;
   /// undefined where an input is not reached. Throws as autograd::grad; nothing may follow then.
-  /// `invalid`, before anything has run, if leaves_actor().
+  /// `invalid`, before anything has run, if leaves_actor() or waits().
   Tensors inputs(const Tensors& grads = {});
+  /// What the first part is: the region, whose roots are expected, is to be supplied with the gradients.
+  /// `invalid` if leaves_actor(), or the second time.
+  struct FirstPart {
+    Region region;
+    std::vector<Edge> roots;
+    Tensors grads;
+  };
+  FirstPart begin(const Tensors& grads);
   /// The second: what all other leaves get goes into `sink`. Throws as run(). The graph is let go of.
   void rest(Sink& sink);
 

@@ -26,6 +26,9 @@ class WaitingRule {
   virtual Future<Tensors> begin(Tensors grads, uint64_t pass) = 0;
   /// A number of those whose steps it waits for, which is the same in all of these; 0: it may wait for any.
   virtual uint64_t among() const { return 0; }
+  /// Whether a pass in two parts (SplitPass) may run it in the first, and leave for the second what leads to
+  /// no step that waits. No: it ends something that the second part would need.
+  virtual bool leaves_for_later() const { return true; }
 
  protected:
   WaitingRule() {

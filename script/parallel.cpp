@@ -26,6 +26,7 @@ parallel::Stage stage_of(Session& session, Value value, size_t number) {
     out.part.loss = options.take("loss", std::string());
     const auto gives = options.take("gives", std::vector<std::string>());
     const auto takes = options.take("takes", std::vector<std::string>());
+    if (options.take("carries", false)) out = out.carries();
     options.end();
     if (!gives.empty()) out = out.gives(gives);
     if (!takes.empty()) out = out.takes(takes);
@@ -57,6 +58,7 @@ parallel::PipelineOptions pipeline_options(Options& options) {
   out.schedule = options.take("schedule", out.schedule);
   out.micro_batches = options.take("micro_batches", out.micro_batches);
   out.chunks = options.take("chunks", out.chunks);
+  out.slices = options.take("slices", out.slices);
   out.checkpoint = checkpoint_of(options.take("checkpoint", std::string("never")));
   out.timeout =
       std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.take("timeout", 60.0)));

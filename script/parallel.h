@@ -9,9 +9,9 @@
 namespace troupe::script {
 
 /// A pipeline of these stages: each a reference to an actor, whose forward is the stage, or a map {actor,
-/// method, loss, gives, takes} as parallel::Stage has them. Options: schedule, micro_batches, chunks,
-/// checkpoint ("never", "except_last", "always"), timeout (seconds), and loss: the name of an operator of
-/// (output, target), where no stage has one. `invalid` with the nearest name for other options.
+/// method, loss, gives, takes, carries} as parallel::Stage has them. Options: schedule, micro_batches,
+/// chunks, checkpoint ("never", "except_last", "always"), timeout (seconds), and loss: the name of an
+/// operator of (output, target), where no stage has one. `invalid` with the nearest name for other options.
 std::unique_ptr<parallel::Pipeline> make_pipeline(Session& session, ValueList stages, ValueMap options);
 
 class Options;

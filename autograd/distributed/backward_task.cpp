@@ -65,8 +65,10 @@ void BackwardTask::run() {
 }
 
 void BackwardTask::run_fast() {
-  region = std::make_shared<ActorRegion>(how());
-  region->expect(roots);
+  if (!region) {
+    region = std::make_shared<ActorRegion>(how());
+    region->expect(roots);
+  }
   region->supply(roots, std::move(grads), *this);
 }
 

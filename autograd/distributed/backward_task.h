@@ -49,8 +49,9 @@ struct BackwardTask final : TaskHead, internal::autograd::Sink {
   bool watched = false;       // its actor has to be told when the pass goes on: it is over, or wants inputs
   std::vector<std::pair<WorkerId, uint64_t>> targets;  // who has to be told so, and by which pair
   Tensors grads;
-  std::string where;                    // for the error's trail
-  std::shared_ptr<ActorRegion> region;  // what it runs; of an exact pass, the one that the context keeps
+  std::string where;  // for the error's trail
+  /// What it runs: of an exact pass, the one that the context keeps; a new one, if it has none yet.
+  std::shared_ptr<ActorRegion> region;
 
   /// What the pass waits for before this task's part of it is over.
   struct Waiting {

@@ -211,4 +211,10 @@ Future<void> backward_meeting(const Tensors& roots, const Tensors& grads, uint64
   return troupe::autograd::run_back(engine, context, roots, grads, {}, meeting);
 }
 
+Future<Tensors> first_part_meeting(SplitPass& pass, const Tensors& grads, uint64_t meeting) {
+  const auto [engine, context] = troupe::autograd::here();
+  SplitPass::FirstPart part = pass.begin(grads);
+  return engine.passes().part(context, std::move(part), meeting);
+}
+
 }  // namespace troupe::internal::autograd

@@ -29,6 +29,7 @@ class ActorRegion : public internal::autograd::Region {
   /// Selecting.
   ActorRegion(const RunOptions& how, const std::vector<Edge>& inputs)
       : internal::autograd::Region(how, inputs) {}
+  explicit ActorRegion(internal::autograd::Region&& all) : internal::autograd::Region(std::move(all)) {}
   /// The same; the gradients of `inputs` belong to the context.
   ActorRegion(const RunOptions& how, Tensors inputs);
   /// Those of set_inputs() when the pass came by: a method may set others meanwhile.

@@ -68,9 +68,20 @@ Future<Tensors> Passes::grad(uint64_t context, const std::vector<Edge>& roots, c
       .then([region] { return region->captured(); });
 }
 
-// `phases`: last first. A phase begins when the one before is over everywhere.
+// Its gradients stay in this actor, and no leaf gets any.
+Future<Tensors> Passes::part(uint64_t context, internal::autograd::SplitPass::FirstPart part,
+                             uint64_t meeting) {
+  const auto region = std::make_shared<ActorRegion>(std::move(part.region));
+  return start(make(context, false), {PassPhase::gradient}, BackwardTask::bits_of_meeting(meeting),
+               part.roots, part.grads, region)
+      .then([region] { return region->captured(); });
+}
+
+// `phases`: last first. A phase begins when the one before is over everywhere. `region`: has its roots
+// already.
 Future<void> Passes::start(const std::shared_ptr<Pass>& pass, const std::vector<PassPhase>& phases,
-                           int64_t options, const std::vector<Edge>& roots, const Tensors& grads) {
+                           int64_t options, const std::vector<Edge>& roots, const Tensors& grads,
+                           std::shared_ptr<ActorRegion> region) {
   const Contexts::StatePtr state = contexts_.join(pass->context);
   state->commit(pass->low_watermark);
   for (PassPhase phase : phases) {
@@ -79,7 +90,7 @@ Future<void> Passes::start(const std::shared_ptr<Pass>& pass, const std::vector<
     auto task = std::make_shared<BackwardTask>(outbox_, head, state);
     task->cell = internal::actors::current_cell();
     if (phase == PassPhase::gradient || phase == PassPhase::reach) task->roots = roots;
-    if (phase == PassPhase::gradient) task->grads = grads;
+    if (phase == PassPhase::gradient) task->grads = grads, task->region = std::move(region);
     pass->phases.push_back(std::move(task));
   }
   auto first = std::move(pass->phases.back());

@@ -32,6 +32,7 @@
 #include "autograd/distributed/contexts.h"
 #include "autograd/distributed/task_runner.h"
 #include "autograd/distributed/termination.h"
+#include "autograd/split_pass.h"
 #include "core/base/mutex.h"
 
 namespace troupe::autograd {
@@ -50,6 +51,9 @@ class Passes {
   /// The gradients of `inputs`, which are in the part of the graph that the caller sees, as `roots` are.
   Future<Tensors> grad(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
                        const std::vector<Edge>& inputs, const RunOptions& how);
+  /// What a pass of this actor begins with, as SplitPass has it: the gradients of its inputs. `meeting`: as
+  /// in backward().
+  Future<Tensors> part(uint64_t context, internal::autograd::SplitPass::FirstPart part, uint64_t meeting);
   /// Gives up unfinished passes of the context.
   void abandon(uint64_t context, const Error& why);
   /// The workers that these wait for, and what those say that they wait for: asks them. Blocks, a second at
@@ -83,7 +87,8 @@ class Passes {
 
   std::shared_ptr<Pass> make(uint64_t context, bool selects);
   Future<void> start(const std::shared_ptr<Pass>& pass, const std::vector<PassPhase>& phases, int64_t options,
-                     const std::vector<Edge>& roots, const Tensors& grads) TROUPE_EXCLUDES(mutex_);
+                     const std::vector<Edge>& roots, const Tensors& grads,
+                     std::shared_ptr<ActorRegion> region = {}) TROUPE_EXCLUDES(mutex_);
   std::vector<uint64_t> numbers() const TROUPE_EXCLUDES(mutex_);
   void update(uint64_t number, const std::function<void(Pass&)>& change) TROUPE_EXCLUDES(mutex_);
   void tell_over(uint64_t context, uint64_t pass, const std::set<WorkerId>& workers, bool failed);

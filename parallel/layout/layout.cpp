@@ -18,7 +18,7 @@ namespace {
 constexpr int kMostWhole = 1 << 20;  // of sizes, micro-batches, chunks, layers
 const std::vector<std::string> kKeys{"checkpoint",    "chunks",    "cuts",     "gather", "mesh",
                                      "micro_batches", "most_live", "policies", "reduce", "schedule",
-                                     "shard",         "stages",    "workers"};
+                                     "shard",         "slices",    "stages",   "workers"};
 const std::vector<std::string> kDims{"dp", "pp", "ep", "cp", "tp"};
 
 // Meshes have these only where a file names them: models without experts and long sequences know nothing of
@@ -213,6 +213,7 @@ void Layout::read_schedule(PipelineOptions& options) {
   }
   options.micro_batches = whole("micro_batches", options.micro_batches);
   options.chunks = whole("chunks", options.chunks);
+  options.slices = whole("slices", options.slices);
   if (const Value* when = read("checkpoint")) {
     const std::string what = text("checkpoint", "");
     if (what == "never")

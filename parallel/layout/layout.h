@@ -28,7 +28,7 @@ namespace troupe::parallel {
 ///     "most_live": [4, 2],                   for the schedule "auto"
 ///
 ///     "schedule": "zb-h1",                   of both: as make_policy() takes it, or a list of its rows
-///     "micro_batches": 8, "chunks": 1,
+///     "micro_batches": 8, "chunks": 1, "slices": 1,
 ///     "checkpoint": "except_last",           never, except_last, always
 ///
 ///     "policies": {"words": "async"}         of what servers hold, as ServerPolicy::parse() takes them

@@ -19,4 +19,16 @@ void check_rows(const Value& batch, const Value& targets, int count);
 /// no copies. `invalid` if there are fewer rows than parts.
 std::vector<Value> split_batch(const Value& batch, int count, const char* what);
 
+/// Each of those parts, cut into `slices` along the second dimension (the positions of a sequence): the parts
+/// of the first rows, from the first position on, then those of the next. Tensors without a second dimension
+/// go into each. `invalid` also if there are fewer positions than slices.
+std::vector<Value> slice_batch(const Value& batch, int count, int slices, const char* what);
+/// The positions of a slice, which all its tensors with a second dimension have.
+int64_t positions_of(const Value& slice, const char* what);
+
+/// What each part of slice_batch() counts for: a slice its part of what its micro-batch does, by positions.
+/// `of_micro_batches`: empty: their rows; of another number, they are given back.
+std::vector<double> weights_of_slices(const std::vector<Value>& parts, int slices,
+                                      const std::vector<double>& of_micro_batches);
+
 }  // namespace troupe::parallel

@@ -67,6 +67,19 @@ void check_stages(const std::vector<Stage>& stages, const PipelineOptions& optio
       throw_invalid(
           fmt::format("[pipeline] stage {} has a loss: only the last one, {}, may", s, stages.size() - 1));
   }
+  const bool carries = std::ranges::any_of(stages, [](const Stage& s) { return s.part.carries; });
+  if (options.slices < 1 || carries != (options.slices > 1))
+    throw_invalid(
+        fmt::format("[pipeline] {} slices, and {} carries anything from one to the next: a sequence in "
+                    "slices, 2 or more, "
+                    "goes with stages that look back, stage<...>(a).carries()",
+                    options.slices, carries ? "a stage" : "no stage"));
+  if (carries && options.checkpoint != Checkpoint::never)
+    throw_invalid(
+        "[pipeline] the forward pass of a slice comes after that of the slice before, which a checkpoint "
+        "cannot run again by itself: use Checkpoint::never, or checkpoint() within the stage");
+  if (carries && options.schedule == "auto")
+    throw_invalid("[pipeline] \"auto\" knows nothing of slices: name a schedule, such as \"1f1b\"");
   if (!stages.back().part.loss.empty() && options.loss)
     throw_invalid("[pipeline] the last stage has a loss, and the options have another: give one of them");
 }
@@ -84,6 +97,12 @@ struct Pipeline::Run {
 Stage Stage::gives(std::vector<std::string> names) const {
   Stage out = *this;
   out.skips.gives = std::move(names);
+  return out;
+}
+
+Stage Stage::carries() const {
+  Stage out = *this;
+  out.part.carries = true;
   return out;
 }
 
@@ -133,7 +152,7 @@ Pipeline::Pipeline(const Here& here, std::vector<Stage> stages, PipelineOptions 
   if (options_.schedule == "auto")
     (void)choose(workers(), options_.micro_batches, {{}}, options_.most_live);  // checks the limits
   else
-    map_ = map_of(policy(options_.micro_batches));
+    map_ = map_of(policy(options_.micro_batches * options_.slices));
   internal::actors::Worker& worker = here_.table().worker();
   id_ = internal::owned_number(worker.id(), worker.next_number());
   join_replicas();
@@ -257,6 +276,17 @@ Pipeline::~Pipeline() {
 
 Policy Pipeline::policy(int micro_batches) {
   if (const auto at = policies_.find(micro_batches); at != policies_.end()) return at->second;
+  if (options_.slices > 1) {
+    if (micro_batches % options_.slices != 0)
+      throw_invalid(fmt::format("[pipeline] {} micro-batches are no multiple of {} slices", micro_batches,
+                                options_.slices));
+    return policies_[micro_batches] =
+               sliced(unsliced_policy(micro_batches / options_.slices), options_.slices);
+  }
+  return unsliced_policy(micro_batches);
+}
+
+Policy Pipeline::unsliced_policy(int micro_batches) {
   if (options_.schedule != "auto") {
     const bool fewer = micro_batches < options_.micro_batches;
     const bool table = options_.schedule.find(':') != std::string::npos;
@@ -284,15 +314,16 @@ std::shared_ptr<Pipeline::Run> Pipeline::prepare(std::vector<Value> batch, const
                                                  std::optional<double> share, bool record) {
   const size_t count = batch.size();
   if (count == 0) throw_invalid("[pipeline] a step of no micro-batches");
+  if (count % static_cast<size_t>(options_.slices) != 0)
+    throw_invalid(
+        fmt::format("[pipeline] {} parts of a batch are no multiple of {} slices", count, options_.slices));
   auto run = std::make_shared<Run>();
   const auto micro_batches = static_cast<int>(count);
   run->policy = record ? policy(micro_batches) : Policy(forward_only(map_, micro_batches));
-  run->weights = options.weights;
-  if (run->weights.empty())
-    for (const Value& part : batch)
-      run->weights.push_back(static_cast<double>(rows_of(part, "a micro-batch")));
+  run->weights = weights_of_slices(batch, options_.slices, options.weights);
   if (run->weights.size() != count)
-    throw_invalid(fmt::format("[pipeline] {} weights for {} micro-batches", run->weights.size(), count));
+    throw_invalid(fmt::format("[pipeline] {} weights for {} micro-batches", run->weights.size(),
+                              count / static_cast<size_t>(options_.slices)));
   for (size_t m = 0; m < count; ++m)
     if (!(run->weights[m] >= 0))
       throw_invalid(fmt::format("[pipeline] micro-batch {} has a weight of {}; expected 0 or more", m,
@@ -315,6 +346,7 @@ std::shared_ptr<Pipeline::Run> Pipeline::prepare(std::vector<Value> batch, const
                      .weights = run->weights,
                      .total = share.value_or(run->total),
                      .loss_scale = options.loss_scale,
+                     .slices = options_.slices,
                      .batch = {},
                      .targets = {},
                      .given = {}};
@@ -328,7 +360,7 @@ std::shared_ptr<Pipeline::Run> Pipeline::prepare(std::vector<Value> batch, const
       throw_invalid(fmt::format("[pipeline] inputs for stage {}: there are {} stages", stage, stages()));
     auto& given = run->orders[static_cast<size_t>(map_.worker(stage))].given;
     given.resize(static_cast<size_t>(options_.chunks));
-    for (Value& part : split_batch(value, micro_batches, "an input"))
+    for (Value& part : slice_batch(value, micro_batches / options_.slices, options_.slices, "an input"))
       given[static_cast<size_t>(map_.chunk(stage))].push_back(
           part.get_if<ValueList>() ? std::move(*part.get_if<ValueList>()) : ValueList{std::move(part)});
   }
@@ -368,12 +400,16 @@ int Pipeline::parts_of(int64_t rows) const {
   return static_cast<int>(std::min<int64_t>(options_.micro_batches, rows));
 }
 
+std::vector<Value> Pipeline::cut(const Value& batch, int count, const char* what) const {
+  return slice_batch(batch, count, options_.slices, what);
+}
+
 Future<StepResult> Pipeline::step_async(const Value& batch, const Value& targets,
                                         const StepOptions& options) {
   const int count = parts_of(std::min(rows_of(batch, "the batch"), rows_of(targets, "the targets")));
   check_rows(batch, targets, count);
-  std::vector<Value> parts = split_batch(batch, count, "the batch");
-  return step_async(std::move(parts), split_batch(targets, count, "the targets"), options);
+  std::vector<Value> parts = cut(batch, count, "the batch");
+  return step_async(std::move(parts), cut(targets, count, "the targets"), options);
 }
 
 Future<StepResult> Pipeline::step_async(std::vector<Value> batch, std::vector<Value> targets,
@@ -426,7 +462,7 @@ Future<void> Pipeline::keep_versions() {
 
 Future<std::vector<Value>> Pipeline::forward_async(const Value& batch, const StepOptions& options) {
   const int count = parts_of(rows_of(batch, "the batch"));
-  return forward_async(split_batch(batch, count, "the batch"), options);
+  return forward_async(cut(batch, count, "the batch"), options);
 }
 
 Future<std::vector<Value>> Pipeline::forward_async(std::vector<Value> batch, const StepOptions& options) {

@@ -51,6 +51,10 @@ struct Stage {
   Stage gives(std::vector<std::string> names) const;
   /// The method takes skips of these names, as arguments behind those from the stage before.
   Stage takes(std::vector<std::string> names) const;
+  /// The method carries tensors (with PipelineOptions::slices) from one slice of a sequence to the next (keys
+  /// and values, the state of an LSTM). Its last argument, a Tensors, is what it gave for the slice before,
+  /// empty for the first one; its last result is for the next. Their gradients go back the same way.
+  Stage carries() const;
 };
 
 namespace detail {
@@ -108,6 +112,11 @@ struct PipelineOptions {
   /// Stages for each worker: stage s belongs to worker s mod (number of stages / chunks), or to the one that
   /// the schedule says (StageMap).
   int chunks = 1;
+  /// Each micro-batch is cut into so many slices along the second dimension, the positions of a sequence. A
+  /// stage works at one slice while the next stage works at the one before (TeraPipe); stages that look back
+  /// carry what they need (Stage::carries()). StepResult::losses, and outputs of forward(), are those of
+  /// slices.
+  int slices = 1;
   /// The loss at the caller, mean over a micro-batch; where no stage has one. Runs in an actor of this
   /// worker.
   std::function<Tensor(const Value& output, const Value& target)> loss = {};
@@ -141,9 +150,9 @@ struct StepOptions {
   /// By stage: a tree of tensors with the rows of the batch, whose parts are more arguments of the stage's
   /// method. A list is several of them.
   std::map<int, Value> inputs = {};
-  /// What each micro-batch counts for, 0 or more; empty: its rows. One that counts for nothing runs forward
-  /// only, and its loss may be NaN (no target in it, say). The loss of the step is the weighted mean, and so
-  /// are the gradients: the same as of the whole batch, however it is cut.
+  /// What each micro-batch counts for (not each slice), 0 or more; empty: its rows. One that counts for
+  /// nothing runs forward only, and its loss may be NaN (no target in it, say). The loss of the step is the
+  /// weighted mean, and so are the gradients: the same as of the whole batch, however it is cut.
   std::vector<double> weights = {};
   /// optim::LossScaler::scale(): the gradients are those of the loss times this, and a loss that is not
   /// finite is no error, but leaves such gradients. 0: none.
@@ -238,6 +247,8 @@ class Pipeline {
   /// The same of the last that was begun, for later.
   std::function<void()> giving_up() const;
   int parts_of(int64_t rows) const;
+  std::vector<Value> cut(const Value& batch, int count, const char* what) const;
+  Policy unsliced_policy(int micro_batches);
   bool has_loss() const { return !stages_.back().part.loss.empty(); }
 
   Here here_;

@@ -255,8 +255,8 @@ Future<StepResult> Pipelines::step_async(const Value& batch, const Value& target
   }
   const auto steps = begin_all([&](size_t i) {
     const size_t r = at_.replica_of[i];
-    return pipelines_[i].step_of_share(split_batch(xs[r], count, "the batch"),
-                                       split_batch(ys[r], count, "the targets"), own[r], shares[r]);
+    return pipelines_[i].step_of_share(pipelines_[i].cut(xs[r], count, "the batch"),
+                                       pipelines_[i].cut(ys[r], count, "the targets"), own[r], shares[r]);
   });
   const bool single = pipelines_.size() == 1;
   std::vector<std::string> places;
@@ -292,7 +292,7 @@ Future<std::vector<Value>> Pipelines::forward_async(const Value& batch, const St
   const int count = micro_batches(xs, "the batch");
   const auto runs = begin_all([&](size_t i) {
     const size_t r = at_.replica_of[i];
-    return pipelines_[i].forward_async(split_batch(xs[r], count, "the batch"), own[r]);
+    return pipelines_[i].forward_async(pipelines_[i].cut(xs[r], count, "the batch"), own[r]);
   });
   return runs.then(
       [replica_of = at_.replica_of, replicas = at_.replicas](const std::vector<std::vector<Value>>& outputs) {

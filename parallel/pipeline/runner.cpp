@@ -327,6 +327,7 @@ Task<void> Runner::forward(Running& run, Done& done) {
     if (!of_chunk.empty()) order.given = std::move(of_chunk.at(index));
   }
   order.gives = static_cast<int64_t>(to.links.gives.size());
+  order.carries = to.carries, order.slices = run.order.slices;
   order.record = run.order.record;
   order.recompute = run.order.recompute.at(index);
   order.packs = order.recompute || run.order.weights.size() > 1;
@@ -365,6 +366,7 @@ Task<void> Runner::backward(Running& run, Done& done) {
   order.weight =
       run.order.weights.at(static_cast<size_t>(m)) * (run.order.loss_scale > 0 ? run.order.loss_scale : 1);
   order.whole = whole;
+  order.carries = to.carries, order.slices = run.order.slices;
   order.replicas = to.replicas, order.total = run.order.total;
   order.meeting = meeting_of(setup_.joint, order.id);
   for (const Tie& tie : to.ties) order.tied.push_back(tie.name);

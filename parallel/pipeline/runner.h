@@ -30,6 +30,7 @@ struct RunnerStep {
   std::vector<double> weights;                ///< of the micro-batches' losses
   double total = 1;                           ///< what they count for, beside those of other replicas
   double loss_scale = 0;                      ///< as in StepOptions
+  int64_t slices = 1;                         ///< as in PipelineOptions
   std::vector<Value> batch;                   ///< by micro-batch; for stage 0, else empty
   std::vector<Value> targets;                 ///< by micro-batch; for a stage with a loss, else empty
   std::vector<std::vector<ValueList>> given;  ///< by chunk and micro-batch; may be empty

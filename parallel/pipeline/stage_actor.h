@@ -15,7 +15,8 @@ struct StageActor {
   AnyRef actor;
   std::string method;
   int64_t arity = 1;
-  std::string loss;  ///< method; empty: none
+  std::string loss;      ///< method; empty: none
+  bool carries = false;  ///< from one slice of the sequence to the next
   StageLinks links;
   std::vector<Tie> ties;
   std::string replicas;  ///< under which its actor has joined its replicas (replica.h); empty: it has none

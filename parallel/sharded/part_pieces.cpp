@@ -200,6 +200,7 @@ class Reduce final : public internal::autograd::WaitingStep {
   std::string name() const override { return "Reduce"; }
   std::string detail() const override { return use_->at().tag; }
   uint64_t among() const override { return internal::collective::number_of(use_->at().group); }
+  bool leaves_for_later() const override { return false; }  // of what reads the parameters
   void check_saved() const override { use_->check_version(); }
   Future<Tensors> begin(Tensors grads, uint64_t pass) override {
     use_->close();  // nothing reads the parameters any more
@@ -233,6 +234,7 @@ class Gate final : public internal::autograd::WaitingStep {
   std::string name() const override { return "Gather"; }
   std::string detail() const override { return use_->at().tag; }
   uint64_t among() const override { return internal::collective::number_of(use_->at().group); }
+  bool leaves_for_later() const override { return false; }
   Future<Tensors> begin(Tensors grads, uint64_t pass) override {
     const Future<Tensor> coming = use_->take(pass);
     if (use_->before) use_->before->begin(pass);

@@ -101,7 +101,7 @@ class _AnyPipeline:
 
 
 class Pipeline(_AnyPipeline):
-    """A model in stages: actors, or dicts of actor, method, loss. Options: schedule, micro_batches, chunks, checkpoint, timeout, and
+    """A model in stages: actors, or dicts of actor, method, loss, carries. Options: schedule, micro_batches, chunks, slices, checkpoint, timeout, and
     loss: an operator of (output, target), "cross_entropy"."""
 
     def __init__(self, stages, cluster, **options):

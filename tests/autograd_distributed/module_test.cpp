@@ -81,9 +81,7 @@ TEST_CASE("parameters, states and modes of a module are read and set from afar")
 
   nn::load_remote_state_dict(b, nn::remote_state_dict(a).get()).get();
   CHECK(bit_equal(nn::remote_parameters(b).get().at("fc.bias"), parameters.at("fc.bias")));
-  CHECK_THAT(error_of([&] {
-               nn::load_remote_state_dict(b, {{"fc.weight", zeros({4, 3})}}).get();
-             }).what(),
+  CHECK_THAT(error_of([&] { nn::load_remote_state_dict(b, {{"fc.weight", zeros({4, 3})}}).get(); }).what(),
              Contains("fc.bias"));
 
   CHECK(nn::remote_training(a).get());

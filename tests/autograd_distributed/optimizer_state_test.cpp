@@ -193,9 +193,7 @@ TEST_CASE("states that do not fit are refused by the actors that they do not fit
   train(halves, optimizer, 0, 2);
   const auto states = optimizer.state();
   CHECK_THAT(invalid_text([&] { optimizer.load_state({states[0]}); }), Contains("1 states for 2 actors"));
-  CHECK_THAT(invalid_text([&] {
-               optimizer.load_state({states[1], states[0]});
-             }),
+  CHECK_THAT(invalid_text([&] { optimizer.load_state({states[1], states[0]}); }),
              Contains("loading the state failed on 2 of 2 actors: troupe::testing::Half#0:1 on w1: [optim] "
                       "state 0.weight.momentum_buffer "
                       "is float32 [2, 5], expected float32 [5, 3]; troupe::testing::Half#0:2 on w2: "));

@@ -26,7 +26,7 @@ struct OwnerOfAll : Actor {
     ++calls;
     scale = scale * 1.01 + 0.001 * random.uniform();
     const Tensor h = dropout(norm(reshape(fc(x), {-1, 8, 1, 1})));
-    return (*later)(reshape(h, {-1, 8})) * loose.sum() + scale;
+    return (*later)(reshape(h, {-1, 8}))*loose.sum() + scale;
   }
   double step_own() {
     autograd::backward((loose * loose).sum());

@@ -354,7 +354,8 @@ TEST_CASE("a local pass and one in two parts refuse a graph that waits before an
   refused([&] { autograd::grad({y}, {x}); });
   refused([&] { internal::autograd::run({y.gradient_edge()}, {tensor({1.0}, float64)}, sink); });
   internal::autograd::SplitPass split({y}, {x});
-  CHECK(split.leaves_actor());
+  CHECK_FALSE(split.leaves_actor());
+  CHECK(split.waits());
   refused([&] { split.inputs(); });
   CHECK_FALSE(v.grad().defined());
   CHECK(autograd::grad({y}, {v * 1}).size() == 1);  // of what nothing waits for

@@ -47,6 +47,16 @@ void check_near(double got, double expected) {
 
 }  // namespace
 
+TEST_CASE("mixtures of axes on eight processes follow PyTorch's losses", "[process][oracle]") {
+  Process process({kTroupeCommand, "run", "-n", "8", program("mixtures")});
+  const int code = process.exit_code();
+  INFO(process.output << process.errors);
+  CHECK(code == 0);
+  CHECK(process.lines("near ").size() >= 20);
+  CHECK(process.lines("FAR ").empty());
+  CHECK(process.nothing_left());
+}
+
 TEST_CASE("a model trains the same however sequences and experts are cut over processes", "[process]") {
   const auto on = [](int processes, std::vector<std::string> flags) {
     flags.insert(flags.end(), {"--steps", "4"});

@@ -101,6 +101,110 @@ TEST_CASE("a rank of a stage that fails ends the step of all, by name, and the n
   }
 }
 
+namespace {
+
+// The gradient goes by, and is told of.
+struct Told : autograd::Function<Told> {
+  struct Ctx : autograd::FunctionCtx {
+    std::string* log = nullptr;
+    const char* word = "";
+  };
+  static Tensor forward(Ctx& ctx, Tensor x, std::string* log, const char* word) {
+    ctx.log = log, ctx.word = word;
+    return x * 1;
+  }
+  static Tensors backward(Ctx& ctx, Tensors grads) {
+    *ctx.log += ctx.word;
+    return {grads[0], Tensor(), Tensor()};
+  }
+};
+
+struct Telling : nn::ModuleActor<HalfNet> {
+  explicit Telling(Mesh m) : ModuleActor(m["tp"]) {}
+  Task<Tensor> forward(Tensor x) {
+    const tp::Part part = net.down(ops::tanh(net.up(Told::apply(x, &log, "I "))));
+    const Tensor y = co_await part;
+    co_return y + Told::apply(bias, &log, "W ");
+  }
+  // Each position has the sum of all up to it.
+  Task<std::tuple<Tensor, Tensors>> summing(Tensor x, Tensors before) {
+    const tp::Part part = net.down(ops::tanh(net.up(x)));
+    Tensor y = ops::cumsum(co_await part, 1);
+    if (!before.empty()) y = y + before[0];
+    const Tensor last = ops::narrow(y, 1, y.size(1) - 1, 1);
+    co_return {y, {last}};
+  }
+  Tensor loss(Tensor x, Tensor y) { return ops::mse_loss(x, y); }
+  std::string told() { return std::exchange(log, ""); }
+  Tensor bias = zeros({4}).requires_grad_();
+  std::string log;
+  static constexpr auto remote =
+      methods<&Telling::forward, &Telling::summing, &Telling::loss, &Telling::told>;
+};
+
+}  // namespace
+
+TEST_CASE("ranks of a stage put off the gradients of their parameters, with the same bits") {
+  const auto cluster = Cluster::in_process(5, hosting<Telling>());
+  const Mesh mesh(*cluster, {{"pp", 2}, {"tp", 2}}, World::places(4));
+  manual_seed(3);
+  const auto model = parallel::spawn<Telling>(cluster->here(), mesh);
+  const auto start = nn::remote_state_dict(model.actors()[0]).get();
+  Generator generator{7};
+  const Tensor x = ops::randn({8, 4}, generator), y = ops::randn({8, 4}, generator);
+  std::vector<StateDict> states;
+  for (const auto& actor : model.actors()) states.push_back(nn::remote_state_dict(actor).get());
+  std::vector<std::pair<double, double>> want;
+  for (const char* schedule : {"1f1b", "zb-h1", "zb-h2", "credits(2)", "credits(3)"}) {
+    CAPTURE(schedule);
+    for (size_t i = 0; i < states.size(); ++i) nn::load_remote_state_dict(model.actors()[i], states[i]).get();
+    parallel::Pipelines train(cluster->here(), model,
+                              parallel::stage<&Telling::forward>().with_loss<&Telling::loss>(),
+                              {.schedule = schedule, .micro_batches = 4});
+    optim::Distributed<optim::SGD> optimizer(model, {.lr = 0.1});
+    std::vector<std::pair<double, double>> got;
+    for (int step = 0; step < 3; ++step) {
+      autograd::Context context(*cluster);
+      const double loss = train.step(Value(x), Value(y)).loss;
+      got.emplace_back(loss, optimizer.clip_grad_norm(context, 1e9));
+      optimizer.step(context);
+    }
+    if (want.empty()) want = got;
+    CHECK(got == want);
+    for (size_t i = 0; i < model.actors().size(); ++i) {
+      const std::string told = model.actors()[i].call<&Telling::told>().get();
+      if (std::string(schedule) == "zb-h1")
+        CHECK(told.substr(0, 16) == (i < 2 ? "W W W W W W W W " : "I I W I W I W W "));
+      if (std::string(schedule) == "zb-h2" && i >= 2) CHECK(told.substr(0, 16) == "I I I W I W W W ");
+    }
+  }
+  nothing_left(*cluster);
+}
+
+TEST_CASE("ranks of a stage carry what they need from slice to slice of a sequence") {
+  const auto cluster = Cluster::in_process(5, hosting<Telling>());
+  const Mesh mesh(*cluster, {{"pp", 2}, {"tp", 2}}, World::places(4));
+  const auto model = parallel::spawn<Telling>(cluster->here(), mesh);
+  Generator generator{7};
+  const Tensor x = ops::randn({4, 6, 4}, generator), y = ops::randn({4, 6, 4}, generator);
+  optim::Distributed<optim::SGD> optimizer(model, {.lr = 0.0});
+  std::optional<std::pair<double, double>> want;
+  for (const char* schedule : {"gpipe", "1f1b", "zb-h1"})
+    for (const int slices : {2, 3, 6}) {
+      CAPTURE(schedule, slices);
+      parallel::Pipelines train(cluster->here(), model,
+                                parallel::stage<&Telling::summing>().carries().with_loss<&Telling::loss>(),
+                                {.schedule = schedule, .micro_batches = 2, .slices = slices});
+      autograd::Context context(*cluster);
+      const double loss = train.step(Value(x), Value(y)).loss, norm = optimizer.clip_grad_norm(context, 1e9);
+      optimizer.step(context);
+      if (!want) want = {loss, norm};
+      CHECK(loss == Approx(want->first).epsilon(1e-5));
+      CHECK(norm == Approx(want->second).epsilon(1e-5));
+    }
+  nothing_left(*cluster);
+}
+
 TEST_CASE("stages compute in the halves of whoever asks for the step, and their gradients are float32") {
   using Names = std::vector<std::string>;
   for (const char* schedule : {"1f1b", "gpipe", "zb-h1", "credits(2)"})
@@ -166,11 +270,8 @@ TEST_CASE("what pipelines over a mesh cannot do is refused before anything is se
   autograd::Context context(*world.cluster);
   refused([&] { train.step(Value(world.x.slice(0, 0, 1)), Value(world.y.slice(0, 0, 1))); },
           "1 rows for 2 replicas");
-  refused(
-      [&] {
-        train.step(Value(world.x), Value(world.y), {.weights = {1, 2, 3}});
-      },
-      "3 weights for 2 replicas");
+  refused([&] { train.step(Value(world.x), Value(world.y), {.weights = {1, 2, 3}}); },
+          "3 weights for 2 replicas");
   refused([&] { train.step(Value(world.x), Value(world.y), {.weights = {0, 0}}); }, "add up to 0");
   CHECK(train.step(Value(world.x), Value(world.y)).weight == 6);
 }

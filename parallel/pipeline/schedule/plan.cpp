@@ -1,7 +1,6 @@
 #include "parallel/pipeline/schedule/plan.h"
 
 #include <algorithm>
-#include <deque>
 #include <set>
 
 #include "core/base/error.h"
@@ -47,7 +46,7 @@ class CreditPlan final : public Plan {
 
   void arrived(Work work, int micro_batch, int) override {
     if (work == Work::weight)
-      weights_.push_back(micro_batch);
+      weights_.insert(micro_batch);
     else
       (work == Work::forward ? inputs_ : gradients_).insert(micro_batch);
   }
@@ -65,11 +64,9 @@ class CreditPlan final : public Plan {
       ++begun_;
       return Action{Work::forward, take_first(inputs_)};
     }
-    if (weights_.empty()) return std::nullopt;
-    const int micro_batch = weights_.front();
-    weights_.pop_front();
+    if (weights_.empty() || *weights_.begin() != done_) return std::nullopt;
     ++done_;
-    return Action{Work::weight, micro_batch};
+    return Action{Work::weight, take_first(weights_)};
   }
   bool finished() const override { return done_ == all_; }
 
@@ -81,7 +78,7 @@ class CreditPlan final : public Plan {
   }
   const int credits_, micro_batches_, all_;
   std::set<int> inputs_, gradients_;
-  std::deque<int> weights_;                  // micro-batches whose weight part is left
+  std::set<int> weights_;                    // micro-batches whose weight part is left
   int begun_ = 0, backward_ = 0, done_ = 0;  // micro-batches
 };
 
@@ -120,6 +117,26 @@ Policy first_of(Policy policy, int micro_batches) {
   if (auto* schedule = std::get_if<Schedule>(&policy))
     for (Actions& row : schedule->rows)
       std::erase_if(row, [&](const Action& a) { return a.micro_batch >= micro_batches; });
+  return policy;
+}
+
+Policy sliced(Policy policy, int slices) {
+  if (slices == 1) return policy;
+  auto* schedule = std::get_if<Schedule>(&policy);
+  if (!schedule)
+    throw_invalid(
+        "[schedule] slices of a sequence go in the order of a table, which credits are not: use 1f1b, zb-h1 "
+        "or "
+        "another one");
+  schedule->micro_batches *= slices;
+  for (Actions& row : schedule->rows) {
+    Actions out;
+    for (const Action& a : row)
+      for (int i = 0; i < slices; ++i)
+        out.push_back(
+            {a.work, a.micro_batch * slices + (a.work == Work::forward ? i : slices - 1 - i), a.chunk});
+    row = std::move(out);
+  }
   return policy;
 }
 

@@ -26,6 +26,10 @@ StageMap map_of(const Policy& policy);
 int micro_batches_of(const Policy& policy);
 /// The same for the first `micro_batches` alone, in the order that they have there.
 Policy first_of(Policy policy, int micro_batches);
+/// Each micro-batch in the place of one: forward slice by slice, backward the other way, as gradients of what
+/// slices carry over want it. Slice t of micro-batch m is number m * slices + t. `invalid` for credits. Li
+/// and others, "TeraPipe" (2021).
+Policy sliced(Policy policy, int slices);
 /// "1f1b", "credits(3)".
 std::string name_of(const Policy& policy);
 

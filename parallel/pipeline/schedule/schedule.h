@@ -76,8 +76,8 @@ Schedule looped_bfs(int workers, int micro_batches, int chunks);
 /// Two chunks as StageMap::v() has them, backward in two parts: no worker is idle in a steady state, and each
 /// keeps what it keeps under 1F1B. Qi and others, "Pipeline parallelism with controllable memory" (2024).
 Schedule zb_v(int workers, int micro_batches);
-/// Forward of one micro-batch and backward of another follow each other, on the same stages: what a rank waits
-/// for in one can lie under the other. DualPipe (DeepSeek-AI, "DeepSeek-V3 technical report", 2024)
+/// Forward of one micro-batch and backward of another follow each other, on the same stages: what a rank
+/// waits for in one can lie under the other. DualPipe (DeepSeek-AI, "DeepSeek-V3 technical report", 2024)
 /// without its second copy of the parameters; the two parts of a backward as there.
 Schedule dualpipe_v(int workers, int micro_batches);
 

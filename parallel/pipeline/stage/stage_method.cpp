@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -71,6 +72,28 @@ Value run_recomputed(const ForwardOrder& order, const Tensors& inputs,
     if (t.defined() && is_floating(t.dtype())) t = made.at(i++);
   });
   return shape;
+}
+
+Tensors take_carried(const ForwardOrder& order, Value& output) {
+  if (!order.carries) return {};
+  auto* list = output.get_if<ValueList>();
+  const auto* last = list && list->size() > 1 ? list->back().get_if<ValueList>() : nullptr;
+  const bool tensors = last && std::ranges::all_of(*last, [](const Value& v) {
+                         const auto* t = v.get_if<Tensor>();
+                         return t && t->defined();
+                       });
+  if (!tensors)
+    throw_invalid(
+        fmt::format("[pipeline] {} of stage {} gave {}: expected a list of its output and, last, a list of "
+                    "tensors (Tensors) for the next slice",
+                    order.method, order.id.stage, output.describe()));
+  auto carried = internal::from_value<Tensors>(std::move(list->back()));
+  list->pop_back();
+  if (list->size() == 1) {
+    Value only = std::move(list->front());
+    output = std::move(only);
+  }
+  return carried;
 }
 
 ValueList take_skips(const ForwardOrder& order, Value& output) {

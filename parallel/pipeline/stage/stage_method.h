@@ -20,6 +20,10 @@ ValueList arguments(ForwardOrder& order);
 Value run_recomputed(const ForwardOrder& order, const Tensors& inputs,
                      const std::shared_ptr<StageNorms>& norms);
 
+/// Takes what is for the next slice, the last of a list, off what the method gave. `invalid` if it gave no
+/// list, or something else last than tensors.
+Tensors take_carried(const ForwardOrder& order, Value& output);
+
 /// Takes the skips, the last of a list, off what the method gave. What is left is the output: a list, or what
 /// is in it if that is one. `invalid` if it gave no list, or nothing besides.
 ValueList take_skips(const ForwardOrder& order, Value& output);

@@ -17,11 +17,14 @@ struct WorkId {
 struct ForwardOrder {
   WorkId id;
   std::string method;
-  int64_t arity = 1;   ///< of the method
-  Value input;         ///< the output of the stage before; where the method takes several, a list of them
-  ValueList skips;     ///< the arguments behind it
-  ValueList given;     ///< the method's last arguments: what was delivered to this stage
-  int64_t gives = 0;   ///< how many skips the method gives, behind its output
+  int64_t arity = 1;  ///< of the method
+  Value input;        ///< the output of the stage before; where the method takes several, a list of them
+  ValueList skips;    ///< the arguments behind it
+  ValueList given;    ///< the method's last arguments: what was delivered to this stage
+  int64_t gives = 0;  ///< how many skips the method gives, behind its output
+  bool carries =
+      false;           ///< it gives a list of tensors behind all that, and takes it last with the next slice
+  int64_t slices = 1;  ///< of the same rows, whose micro-batches follow each other
   bool record = true;  ///< a backward will follow
   bool first = false;  ///< nobody wants the gradient of the input
   bool recompute = false;
@@ -39,6 +42,8 @@ struct BackwardOrder {
   Tensors grads;
   double weight = 1;     ///< gradient of the loss, where the stage has one
   bool whole = false;    ///< the part of the parameters, too
+  bool carries = false;  ///< as in ForwardOrder
+  int64_t slices = 1;
   std::string replicas;  ///< as in CommitOrder, and its weight
   double total = 1;
   uint64_t meeting = 0;           ///< of its pass, if it has one of its own (backward_meeting())

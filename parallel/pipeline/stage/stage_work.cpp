@@ -59,12 +59,15 @@ struct Live {
   std::vector<size_t> parts;  // how many of them the input has, and each skip
   Tensors outputs;  // of the floating tensors of the output, and of the skips behind it: without_elements()
   Tensor loss;      // in their place, if there is one
+  Tensors carried;  // of the floating tensors for the next slice: without_elements()
   std::unique_ptr<internal::autograd::SplitPass> rest;  // after the first part, if the second is not done
 };
 
 struct Step {
   uint64_t number = 0;
-  std::map<int64_t, Live> live;  // by micro-batch
+  std::map<int64_t, Live> live;              // by micro-batch
+  std::map<int64_t, Tensors> carried;        // by micro-batch: what the slice after it takes
+  std::map<int64_t, Tensors> carried_grads;  // by micro-batch: of the floating ones
   Sums sums;
   std::optional<Tensors> tied_before;  // gradients that tied parameters had in the context before this step
   std::string replicas;                // who else has those that passes of this step bring
@@ -124,6 +127,44 @@ const internal::parallel::ReplicaReducer& replica_of(const std::string& key) {
   throw_invalid("[pipeline] the pipeline that made this actor one of several replicas has gone");
 }
 
+// Whether the next micro-batch goes on in the same sequence.
+template <class Order>
+bool has_next(const Order& order) {
+  return order.carries && (order.id.micro_batch + 1) % order.slices != 0;
+}
+template <class Order>
+bool has_previous(const Order& order) {
+  return order.carries && order.id.micro_batch % order.slices != 0;
+}
+
+Tensors detached(Tensors all) {
+  for (Tensor& t : all)
+    if (t.defined()) t = t.detach();
+  return all;
+}
+
+// What the slice before has left for this one.
+Value carried_to(const ForwardOrder& order, Live& live) {
+  Tensors all;
+  if (has_previous(order)) {
+    const auto at = step_of(order.id, order.record).carried.extract(order.id.micro_batch - 1);
+    if (at.empty())
+      throw_invalid(
+          fmt::format("[pipeline] slice {} of a sequence came to stage {} before the one that it "
+                      "follows",
+                      order.id.micro_batch % order.slices, order.id.stage));
+    all = at.mapped();
+  }
+  const size_t before = live.inputs.size();
+  for (Tensor& t : all) {
+    if (!is_floating(t.dtype())) continue;
+    if (order.record) t.requires_grad_();
+    live.inputs.push_back(t);
+  }
+  live.parts.push_back(live.inputs.size() - before);
+  return internal::to_value(std::move(all));
+}
+
 Task<ForwardResult> forward(Actor& actor, ForwardOrder order) {
   if (!order.replicas.empty()) {  // after the step before, the parameters have the pieces of all
     const Future<void> gathered = replica_of(order.replicas)->gathered();
@@ -150,18 +191,23 @@ Task<ForwardResult> forward(Actor& actor, ForwardOrder order) {
   };
   enter(order.input);
   for (Value& skip : order.skips) enter(skip);
+  if (order.carries) order.given.push_back(carried_to(order, live));
   Value output;
   if (order.record && order.recompute)
     output = run_recomputed(order, live.inputs, norms);
   else
     output = co_await internal::actors::call_inline(order.method, arguments(order));
+  const Tensors carried = take_carried(order, output);
   ValueList skips = take_skips(order, output);
   if (!order.loss.empty()) {
     ValueList both{output, order.target};
     live.loss = loss_of(order, co_await internal::actors::call_inline(order.loss, std::move(both)));
   }
   const Tensor loss = live.loss.defined() ? live.loss.detach() : Tensor();
+  if (has_next(order)) step_of(order.id, order.record).carried[order.id.micro_batch] = detached(carried);
   if (order.record) {
+    for (const Tensor& t : carried)
+      if (is_floating(t.dtype()) && has_next(order)) live.carried.push_back(without_elements(t));
     for (const Tensor& t : floating_of(output)) live.outputs.push_back(without_elements(t));
     for (Value& skip : skips)
       for (const Tensor& t : floating_of(skip)) live.outputs.push_back(without_elements(t));
@@ -207,19 +253,26 @@ Tensors whole_pass(const WorkId& id, Tensors roots, Tensors grads) {
   return std::move(sink.grads);
 }
 
+// Gradients of those inputs that want one, in the places of all.
+Tensors in_places(Tensors got, const std::vector<uint8_t>& wants) {
+  Tensors out(wants.size());
+  auto next = got.begin();
+  for (size_t i = 0; i < wants.size(); ++i)
+    if (wants[i]) out[i] = std::move(*next++);
+  return out;
+}
+
 // The first part of two.
 Tensors first_part(const WorkId& id, Live& live, std::unique_ptr<internal::autograd::SplitPass> pass,
                    const Tensors& grads) {
   const ops::PackedWeights::Use use(*step_of(id).packed);
   live.rest = std::move(pass);
-  Tensors out(live.inputs.size());
-  live.outputs.clear(), live.loss = {}, live.inputs.clear();
-  const Tensors got = live.rest->inputs(grads);
-  for (size_t i = 0; i < got.size(); ++i) out[i] = got[i];  // all inputs want one, or none does
-  return out;
+  live.outputs.clear(), live.loss = {}, live.inputs.clear(), live.carried.clear();
+  return live.rest->inputs(grads);
 }
 
-// Passes that leave the actor bring gradients to the context. Those of ties have to be told from what was there before.
+// Passes that leave the actor bring gradients to the context. Those of ties have to be told from what was
+// there before.
 void set_tied_apart(Actor& actor, const BackwardOrder& order) {
   Step& step = step_of(order.id);
   if (order.tied.empty() || step.tied_before) return;
@@ -229,11 +282,24 @@ void set_tied_apart(Actor& actor, const BackwardOrder& order) {
     step.tied_before->push_back(autograd::exchange_context_gradient(parameter_of(actor, name), {}));
 }
 
-Task<Tensors> input_gradients(Actor& actor, BackwardOrder order) {
-  Live& live = live_of(order.id);
-  if (live.rest)
-    throw_invalid(fmt::format("[pipeline] micro-batch {} of stage {} was run backward already",
-                              order.id.micro_batch, order.id.stage));
+// The gradients of what it has carried to the next slice, which has run backward before.
+void add_carried(const BackwardOrder& order, const Live& live, Tensors& roots, Tensors& grads) {
+  if (!has_next(order)) return;
+  const auto came = step_of(order.id).carried_grads.extract(order.id.micro_batch);
+  if (came.empty())
+    throw_invalid(
+        fmt::format("[pipeline] slice {} of a sequence runs backward in stage {} before the one behind "
+                    "it, whose gradients it needs",
+                    order.id.micro_batch % order.slices, order.id.stage));
+  for (size_t i = 0; i < live.carried.size(); ++i)
+    if (live.carried[i].requires_grad() && came.mapped().at(i).defined()) {
+      roots.push_back(live.carried[i]);
+      grads.push_back(came.mapped()[i]);
+    }
+}
+
+// A backward pass of a micro-batch begins at these tensors, with these gradients.
+std::pair<Tensors, Tensors> entering(const BackwardOrder& order, const Live& live) {
   Tensors roots, grads;
   if (live.loss.defined()) {
     if (live.loss.requires_grad() && order.weight > 0) {  // else it has no gradients, not even NaN times 0
@@ -250,19 +316,40 @@ Task<Tensors> input_gradients(Actor& actor, BackwardOrder order) {
         grads.push_back(order.grads[i]);
       }
   }
+  add_carried(order, live, roots, grads);
+  return {std::move(roots), std::move(grads)};
+}
+
+Task<Tensors> input_gradients(Actor& actor, BackwardOrder order) {
+  Live& live = live_of(order.id);
+  if (live.rest)
+    throw_invalid(fmt::format("[pipeline] micro-batch {} of stage {} was run backward already",
+                              order.id.micro_batch, order.id.stage));
+  auto [roots, grads] = entering(order, live);
   const size_t live_inputs = live.inputs.size();
   if (roots.empty()) {
     if (order.whole) step_of(order.id).live.erase(order.id.micro_batch);
     co_return Tensors(live_inputs);
   }
   Tensors wanted;
-  for (const Tensor& t : live.inputs)
-    if (t.requires_grad()) wanted.push_back(t);
+  std::vector<uint8_t> wants;
+  for (const Tensor& t : live.inputs) {
+    wants.push_back(t.requires_grad());
+    if (wants.back()) wanted.push_back(t);
+  }
   auto pass = std::make_unique<internal::autograd::SplitPass>(roots, wanted);
-  if (!pass->leaves_actor()) {
+  if (!pass->leaves_actor() && pass->waits() && !order.whole) {
+    roots.clear();
+    live = {};
+    const auto passing = internal::autograd::first_part_meeting(*pass, grads, order.meeting);
+    Tensors got = co_await passing;
+    live_of(order.id).rest = std::move(pass);  // which the step has, unless it was given up meanwhile
+    co_return in_places(std::move(got), wants);
+  }
+  if (!pass->leaves_actor() && !pass->waits()) {
     if (!order.whole) {
       roots.clear();
-      co_return first_part(order.id, live, std::move(pass), grads);
+      co_return in_places(first_part(order.id, live, std::move(pass), grads), wants);
     }
     pass.reset();
     co_return whole_pass(order.id, std::move(roots), std::move(grads));
@@ -285,6 +372,8 @@ Task<Tensors> input_gradients(Actor& actor, BackwardOrder order) {
 
 Task<std::vector<Tensors>> backward(Actor& actor, BackwardOrder order) {
   const std::vector<size_t> parts = live_of(order.id).parts;
+  const WorkId id = order.id;
+  const bool carries = order.carries, follows = has_previous(order);
   const Tensors grads = co_await input_gradients(actor, std::move(order));
   std::vector<Tensors> out;
   auto at = grads.begin();
@@ -293,6 +382,8 @@ Task<std::vector<Tensors>> backward(Actor& actor, BackwardOrder order) {
     out.emplace_back(at, end);
     at = end;
   }
+  if (follows) step_of(id).carried_grads[id.micro_batch - 1] = out.back();
+  if (carries) out.pop_back();
   co_return out;
 }
 

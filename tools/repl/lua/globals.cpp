@@ -26,7 +26,7 @@ constexpr HelpEntry kGlobals[] = {
     {"manual_seed", "manual_seed(n)", "Sets the seed of the program's random numbers."},
     {"pipeline", "pipeline(stages, options) -> pipeline",
      "A pipeline of actors: {a, b}, or {{actor = a, method = \"forward\"}, ...}. Options: schedule (1f1b, "
-     "gpipe, zb-h1, ...), micro_batches, chunks, checkpoint, timeout, loss (an operator)."},
+     "gpipe, zb-h1, ...), micro_batches, chunks, slices, checkpoint, timeout, loss (an operator)."},
     {"pipelines", "pipelines(mesh, stages[, options]) -> pipelines",
      "A model in stages on a mesh of workers, mesh({{\"dp\", 2}, {\"pp\", 2}}): a module for each stage "
      "(dimension pp), of which each replica (dp) trains on its rows; or actors, one for each point. Along tp "
