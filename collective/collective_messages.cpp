@@ -20,7 +20,8 @@ SentSignature to_wire(const Signature& s) {
           s.way,
           s.piece,
           s.on_devices,
-          s.context};
+          s.context,
+          s.problem.hosts};
 }
 
 Signature from_wire(SentSignature s) {
@@ -29,7 +30,11 @@ Signature from_wire(SentSignature s) {
     throw_invalid(fmt::format("collective.part: no operation has the number {}", s.collective));
   if (static_cast<int>(s.way) >= kWayCount)
     throw_invalid(fmt::format("collective.part: no way has the number {}", static_cast<int>(s.way)));
-  return {{static_cast<Collective>(what), s.ranks, s.root, {s.counts.begin(), s.counts.end()}},
+  return {{static_cast<Collective>(what),
+           s.ranks,
+           s.root,
+           {s.counts.begin(), s.counts.end()},
+           std::move(s.hosts)},
           std::move(s.reduction),
           s.dtype,
           std::move(s.shapes),

@@ -29,6 +29,7 @@ struct SentSignature {
   uint64_t piece = 0;
   bool on_devices = false;
   uint64_t context = 0;
+  HostOfRank hosts = {};
 };
 
 SentSignature to_wire(const Signature& s);

@@ -49,6 +49,7 @@ void GroupEngine::install(actors::Worker& worker) {
     m["device_transfer_bytes_sent"] = transfers.sent_bytes;
     m["device_transfer_bytes_received_sent"] = transfers.received_bytes;
     m["collective_bytes_sent"] = e->sent_bytes();
+    m["collective_bytes_between_hosts_sent"] = e->sent_between_hosts();
     m["collectives_by_memory_sent"] = e->lanes_->done();
     m["group_mail"] = static_cast<int64_t>(e->mail_.size());
   });
@@ -76,6 +77,7 @@ GroupCallPtr GroupEngine::call(const Group& group, Collective what, const Collec
   const TimePoint now = worker_.clock().now();
   const uint64_t number = number_of(group);
   const size_t rank = group.rank();
+  const HostOfRank hosts = counted(hosts_of(group));
   keep_membership(table_, lanes_, group, number, rank);
   const bool endless = limit == Duration(0) || limit >= TimePoint::max() - now;
   return GroupCallPtr(new GroupCall{.engine = *this,
@@ -84,7 +86,8 @@ GroupCallPtr GroupEngine::call(const Group& group, Collective what, const Collec
                                     .group = number,
                                     .at = {rank, group.size()},
                                     .members = members_of(group),
-                                    .hosts = group.hosts(),
+                                    .hosts = hosts,
+                                    .on = host_counts(hosts, group.size()),
                                     .tag = options.tag,
                                     .single_use = options.single_use,
                                     .context = options.context,
@@ -153,7 +156,7 @@ bool GroupEngine::reduce_by_memory(const Group& group, Tensor& x, const Collecti
 bool GroupEngine::may_go_by_memory(const Run& run, const OperationTag& tag) {
   const GroupCall& call = *run.call;
   const Request& r = run.request;
-  return goes_by_memory(call.collective, call.at.ranks, r.bytes(), call.hosts) && !call.way &&
+  return goes_by_memory(call.collective, call.at.ranks, r.bytes(), call.on.hosts) && !call.way &&
          !call.context && !tag.single_use && !r.signature.on_devices && call.recorded.expired();
 }
 
@@ -178,9 +181,10 @@ void GroupEngine::enter(const RunPtr& run, const OperationTag& tag, const SizedP
   const Choice choice = choose({.collective = s.problem.collective,
                                 .ranks = call.at.ranks,
                                 .bytes = run->request.bytes(),
-                                .hosts = call.hosts,
+                                .on = call.on,
                                 .way = tells_sizes ? std::nullopt : call.way});
   s.way = s.on_devices ? way_to_meet(call.at.ranks) : choice.way;
+  if (s.way == Way::hierarchical) s.problem.hosts = call.hosts;
   s.piece = choice.piece_bytes == kOnePiece ? kOnePiece : std::max(choice.piece_bytes / item, size_t{1});
   // Once it is among the runs, other threads may end it, and nothing is left of the request.
   auto rows = std::move(run->request.rows);
@@ -268,13 +272,6 @@ void GroupEngine::forget(const Group& group) {
   Out out;
   operations_.forget(number_of(group), out);
   lanes_->drop(number_of(group));  // that were made meanwhile
-  perform(std::move(out));
-}
-
-void GroupEngine::fail_tags(const Group& group, const std::string& begin, const Error& why) {
-  lanes_->give_up(number_of(group), begin);
-  Out out;
-  operations_.fail_tags(number_of(group), begin, why, out);
   perform(std::move(out));
 }
 
@@ -429,7 +426,11 @@ void GroupEngine::do_work(Operations::Work& work, Run& run) {
   for (const Send& s : work.sends) {
     Tensors& elements = read[s.range];
     if (elements.empty()) elements = run.request.elements.parts(s.range);
-    for (const Tensor& t : elements) sent_bytes_ += static_cast<int64_t>(t.nbytes());
+    int64_t bytes = 0;
+    for (const Tensor& t : elements) bytes += static_cast<int64_t>(t.nbytes());
+    sent_bytes_ += bytes;
+    if (const HostOfRank& hosts = run.call->hosts; !hosts.empty() && hosts[s.to] != hosts[work.id.rank])
+      sent_between_hosts_ += bytes;
     const RankAddress to{work.id.group, s.to, work.id.rank, work.id.tag, work.id.use};
     const auto failed = kPart.tell(worker_, run.call->members[s.to].worker, to,
                                    to_wire(run.request.signature), work.chunk, s.slot, elements);

@@ -34,7 +34,8 @@ struct GroupCall {
   const uint64_t group;
   const Standing at;
   const std::vector<GroupMember> members;
-  const size_t hosts;
+  const HostOfRank hosts;
+  const HostCounts on;          ///< these
   std::optional<Way> way = {};  ///< that was asked for
   const std::string tag;
   const bool single_use;
@@ -101,6 +102,8 @@ class GroupEngine final : public actors::Extension {
   bool uses_memory() const { return lanes_->made() > 0; }
   /// What parts of operations have been sent as messages, to others.
   int64_t sent_bytes() const { return sent_bytes_; }
+  /// To members on other hosts.
+  int64_t sent_between_hosts() const { return sent_between_hosts_; }
   /// The group is used no more here: operations that go on are cancelled, on all ranks.
   void forget(const Group& group);
 
@@ -193,7 +196,7 @@ class GroupEngine final : public actors::Extension {
   Mutex queue_mutex_;
   std::deque<Out> queue_ TROUPE_GUARDED_BY(queue_mutex_);
   bool performs_ TROUPE_GUARDED_BY(queue_mutex_) = false;
-  std::atomic<int64_t> sent_bytes_{0};
+  std::atomic<int64_t> sent_bytes_{0}, sent_between_hosts_{0};
   actors::JobQueue fetches_;  // last: its jobs use the others
 };
 

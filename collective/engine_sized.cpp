@@ -48,6 +48,13 @@ void GroupEngine::give_up(const Group& group, const std::string& tag, const Erro
   perform(std::move(second));
 }
 
+void GroupEngine::fail_tags(const Group& group, const std::string& begin, const Error& why) {
+  lanes_->give_up(number_of(group), begin);
+  Out out;
+  operations_.fail_tags(number_of(group), begin, why, out);
+  perform(std::move(out));
+}
+
 Future<Tensor> GroupEngine::soon(Tensor x) {
   const Promise<Tensor> promise;
   Future<Tensor> future = promise.future();

@@ -179,7 +179,7 @@ Group::Group(const internal::rref::RefList& actors, std::string name) : name_(st
   }
 }
 
-size_t Group::hosts() const { return std::set<uint32_t>(hosts_.begin(), hosts_.end()).size(); }
+size_t Group::hosts() const { return members_.empty() ? 0 : host_counts(counted(hosts_), size()).hosts; }
 
 Group Group::subset(const std::vector<size_t>& ranks, std::string name) const {
   Group g;
@@ -224,12 +224,13 @@ size_t Group::rank() const {
 
 std::string Group::print(size_t bytes) const {
   std::string all;
+  const HostCounts on = host_counts(counted(hosts_), size());
   for (int i = 0; i < kCollectiveCount && size(); ++i) {
     const auto c = static_cast<Collective>(i);
     all += std::string(internal::collective::name(c)) + " by " +
-           why_chosen({c, size(), c == Collective::barrier ? 0 : bytes, hosts()}) +
-           (goes_by_memory(c, size(), bytes, hosts()) ? "; in memory that the members share, once they do"
-                                                      : "") +
+           why_chosen({c, size(), c == Collective::barrier ? 0 : bytes, on}) +
+           (goes_by_memory(c, size(), bytes, on.hosts) ? "; in memory that the members share, once they do"
+                                                       : "") +
            ". Ways: " + ways_of(c) + "\n";
   }
   return all;
@@ -398,5 +399,6 @@ Group Codec<Group>::from(Value v) {
 }
 
 const std::vector<ObjectId>& internal::collective::ids_of(const Group& group) { return group.members_; }
+const std::vector<uint32_t>& internal::collective::hosts_of(const Group& group) { return group.hosts_; }
 
 }  // namespace troupe

@@ -19,6 +19,8 @@ class Group;
 namespace internal::collective {
 /// The numbers of its members; the workers of a group of workers have number 0.
 const std::vector<ObjectId>& ids_of(const Group& group);
+/// A number of the host of each member.
+const std::vector<uint32_t>& hosts_of(const Group& group);
 }  // namespace internal::collective
 
 /// How an operation of a group is done. All members give the same.
@@ -161,6 +163,7 @@ class Group {
 
  private:
   friend const std::vector<ObjectId>& internal::collective::ids_of(const Group& group);
+  friend const std::vector<uint32_t>& internal::collective::hosts_of(const Group& group);
   friend Codec<Group>;
   Group(const internal::rref::RefList& actors, std::string name);
   std::string name_;

@@ -36,9 +36,9 @@ void add_all(Tensors xs, F add) {
   }
 }
 
-// Whether all summands of an element come in one step.
-bool adds_at_once(const Signature& s) {
-  return s.on_devices || s.problem.ranks == 2 || s.way == Way::whole || s.way == Way::direct;
+// Whether a mean is divided as its last summands come; else at the end.
+bool divides_at_once(const Signature& s) {
+  return s.on_devices || s.way == Way::hierarchical || completes_sums(s.problem, s.way, 0, 0);
 }
 
 // Walks over a list of tensors as over one.
@@ -78,7 +78,9 @@ void Request::take(std::vector<Operations::Taken> takes, size_t rank) {
   // By these ways what is here may still wait to be sent. By the others an element is replaced by a sum that
   // was made of it, so it has come where it went.
   if (signature.way == Way::whole || signature.way == Way::doubling) elements.renew();
-  const size_t divide_by = op == ReduceOp::mean && adds_at_once(signature) ? signature.problem.ranks : 1;
+  const Problem& p = signature.problem;
+  const bool completes = completes_sums(p, signature.way, rank, summands.begin()->first);
+  const size_t divide_by = op == ReduceOp::mean && completes ? p.ranks : 1;
   const size_t item = item_size(signature.dtype);
   summands[rank];
   std::vector<Cursor> cursors;
@@ -104,7 +106,7 @@ void Request::take(std::vector<Operations::Taken> takes, size_t rank) {
 
 Tensors Request::results(size_t rank) {
   const size_t ranks = signature.problem.ranks;
-  if (op == ReduceOp::mean && ranks > 1 && !adds_at_once(signature)) {
+  if (op == ReduceOp::mean && ranks > 1 && !divides_at_once(signature)) {
     elements.renew();  // sums may still be on their way to others
     for (const Range& range : signature.problem.gets(rank))
       elements.rewrite(range, [&](const std::byte* sum, std::byte* to, size_t n, size_t) {

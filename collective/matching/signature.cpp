@@ -94,6 +94,7 @@ std::string difference(const Signature& a, const Signature& b) {
   if (a.reduction != b.reduction) return "reductions";
   if (a.dtype != b.dtype) return "dtypes";
   if (a.shapes != b.shapes) return "shapes";
+  if (a.problem.hosts != b.problem.hosts) return "hosts";
   if (a.problem != b.problem) return ".rows";
   if (a.on_devices != b.on_devices) return "memory";
   if (a.way != b.way || a.piece != b.piece) return "ways";

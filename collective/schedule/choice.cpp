@@ -5,52 +5,9 @@
 #include <algorithm>
 #include <bit>
 
-#include "collective/schedule/block_steps.h"
 #include "core/base/error.h"
 
 namespace troupe::internal::collective {
-
-Cost cost(Collective c, Way way, size_t n, double all) {
-  if (!n || !offers(c, way)) return {};
-  if (n == 1) return {};
-  const size_t p = power_below(n), fold = n > p, up = static_cast<size_t>(std::bit_width(n - 1)),
-               low = static_cast<size_t>(std::bit_width(p) - 1);
-  const bool many = n > kManyRanks;
-  const size_t met = many ? up : 0;  // rounds before, in which many ranks hear of each other
-  const double others = static_cast<double>(n - 1), block = all / static_cast<double>(n);
-  using enum Way;
-  switch (c) {
-    case Collective::all_reduce:
-      if (way == whole) return {n - 1, others * all, 1};
-      if (way == direct) return {2 * (n - 1), 2 * others * block, 2};
-      if (way == ring) return {2 * (n - 1), 2 * others * block, 2 * (n - 1)};
-      if (way == doubling) return {low + fold, static_cast<double>(low + fold) * all, low + 2 * fold};
-      return {2 * low + fold,
-              (2 * static_cast<double>(p - 1) / static_cast<double>(p) + static_cast<double>(fold)) * all,
-              2 * low + 2 * fold};
-    case Collective::reduce:
-      if (way == whole) return {many ? up + 1 : n - 1, all, met + 1};
-      if (way == tree) return {many ? up + 1 : n - 1, all, met + low + fold};
-      return {n, all, way == direct ? 2 : n};
-    case Collective::broadcast:
-      if (way == whole) return {met + n - 1, others * all, met + 1};
-      if (way == tree) return {many ? 2 * up : n - 1, static_cast<double>(up) * all, met + up};
-      return {2 * (n - 1), 2 * others * block, way == direct ? 2 : n};
-    case Collective::reduce_scatter:
-    case Collective::all_gather:
-      return {n - 1, others * block, way == direct ? 1 : n - 1};
-    case Collective::scatter:
-      return {n - 1, others * block, 1};
-    case Collective::gather:
-      return {1, block, 1};
-    case Collective::all_to_all:
-      return {n - 1, others * block / static_cast<double>(n), 1};
-    case Collective::barrier:
-      if (way == whole) return {n - 1, 0, 1};
-      return {up, 0, up};
-  }
-  return {};
-}
 
 std::string size_text(size_t bytes) {
   if (bytes >= 1 << 20) return fmt::format("{:.4g} MiB", static_cast<double>(bytes) / (1 << 20));
@@ -60,7 +17,17 @@ std::string size_text(size_t bytes) {
 
 namespace {
 
-enum class Because : uint8_t { asked, one_message, straight, many, bytes, bytes_of_many, ring_rounds, two };
+enum class Because : uint8_t {
+  asked,
+  one_message,
+  straight,
+  many,
+  bytes,
+  bytes_of_many,
+  ring_rounds,
+  two,
+  hosts
+};
 struct Reason {
   Way way;
   Because because;
@@ -68,13 +35,23 @@ struct Reason {
 
 bool is_small(const Setting& s) { return s.bytes <= (s.ranks > 2 ? kWholeBytes : kWholeBytesOfTwo); }
 
-// The fewest rounds of few bytes, or the fewest bytes of many.
-Reason reason_of(const Setting& s) {
+// Whether ranks that share a host may all be each other's peers, and one on each host.
+bool may_go_by_hosts(const Setting& s) { return s.on.most <= kManyRanks && s.on.hosts <= kManyRanks; }
+
+// Whether hosts that ranks share send clearly less of many bytes to each other so.
+bool hosts_save(const Setting& s, Way otherwise) {
+  if (s.on.hosts < 2 || s.on.most < 2 || is_small(s) || !may_go_by_hosts(s)) return false;
+  if (!offers(s.collective, Way::hierarchical)) return false;
+  return leaves_host(s.collective, Way::hierarchical, s.ranks, 1, s.on) <
+         kSaves * leaves_host(s.collective, otherwise, s.ranks, 1, s.on);
+}
+
+// The fewest rounds of few bytes, or the fewest bytes of many; as if each rank had a host of its own.
+Reason without_hosts(const Setting& s) {
   using enum Because;
   const size_t n = s.ranks;
   const bool many_ranks = n > kManyRanks, small = is_small(s);
   const Because size = many_ranks ? bytes_of_many : bytes;
-  if (s.way) return {*s.way, asked};
   switch (s.collective) {
     case Collective::barrier:
       return {Way::doubling, one_message};
@@ -102,6 +79,12 @@ Reason reason_of(const Setting& s) {
   return {};
 }
 
+Reason reason_of(const Setting& s) {
+  if (s.way) return {*s.way, Because::asked};
+  const Reason otherwise = without_hosts(s);
+  return hosts_save(s, otherwise.way) ? Reason{Way::hierarchical, Because::hosts} : otherwise;
+}
+
 std::string text_of(Because because, const Setting& s) {
   const std::string of_many =
       fmt::format("{} ranks are more than the {} that may all be each other's peers", s.ranks, kManyRanks);
@@ -125,8 +108,35 @@ std::string text_of(Because because, const Setting& s) {
                          size_text(kHalvingBytes), of_many);
     case Because::two:
       return "one sends to the other";
+    case Because::hosts:
+      return size_text(s.bytes) + " go between hosts as seldom as they can";
   }
   return {};
+}
+
+// What goes between hosts, where ranks share some.
+std::string text_of_hosts(const Setting& s, Way way) {
+  if (s.on.hosts < 2) return "";
+  if (s.on.most < 2) return way == Way::direct ? fmt::format("; {} hosts share no memory", s.on.hosts) : "";
+  const auto sent = [&](Way by) {
+    return size_text(
+        static_cast<size_t>(leaves_host(s.collective, by, s.ranks, static_cast<double>(s.bytes), s.on)));
+  };
+  const std::string ranks =
+      s.on.least == s.on.most ? fmt::format("{}", s.on.most) : fmt::format("{} to {}", s.on.least, s.on.most);
+  std::string all = fmt::format("; {} hosts of {} ranks", s.on.hosts, ranks);
+  if (way == Way::hierarchical) {
+    all += fmt::format(", of which the busiest sends {} to others", sent(way));
+    if (const Way otherwise = without_hosts(s).way; otherwise != Way::tree && otherwise != Way::halving)
+      all += fmt::format(", and {} by {}", sent(otherwise), name(otherwise));
+  } else if (!offers(s.collective, Way::hierarchical)) {
+    all += ", between which each block goes once as it is";
+  } else if (!may_go_by_hosts(s)) {
+    all += fmt::format(": hierarchical is for at most {} hosts, of at most {} ranks", kManyRanks, kManyRanks);
+  } else if (!is_small(s) && !s.way) {
+    all += ", of which none would send less";
+  }
+  return all;
 }
 
 }  // namespace
@@ -142,9 +152,13 @@ Choice choose(const Setting& s) {
   Choice choice{.way = reason_of(s).way};
   if (s.ranks == 1) return choice;
   const bool in_blocks = choice.way == Way::direct || choice.way == Way::ring;
-  const size_t block = in_blocks ? s.bytes / s.ranks : s.bytes;
-  choice.lends = choice.way == Way::direct && s.hosts == 1 && block >= kLentBytes;
-  if (in_blocks)
+  const bool by_hosts = choice.way == Way::hierarchical;
+  const bool cut = by_hosts && is_one_tensor(s.collective) && s.on.least;
+  const size_t block = cut                     ? s.bytes / (s.on.hosts * s.on.least)
+                       : in_blocks || by_hosts ? s.bytes / s.ranks
+                                               : s.bytes;
+  choice.lends = (choice.way == Way::direct || by_hosts) && s.on.hosts == 1 && block >= kLentBytes;
+  if (in_blocks || by_hosts)
     choice.piece_bytes = choice.lends ? kLentPiece : std::clamp(block / kWindow, kLeastPiece, kLargestPiece);
   return choice;
 }
@@ -154,13 +168,13 @@ std::string why_chosen(const Setting& s) {
   const std::string way = fmt::format("{}: ", name(choice.way));
   if (s.ranks == 1) return way + "a single rank has nobody to send to";
   std::string all = way + text_of(reason_of(s).because, s);
-  const Cost c = cost(s.collective, choice.way, s.ranks, static_cast<double>(s.bytes));
-  all += choice.lends
-             ? "; all members are on one host, so messages say where the bytes lie, and have none"
-             : fmt::format("; the busiest of {} ranks sends {} in {} round{}", s.ranks,
-                           size_text(static_cast<size_t>(c.elements)), c.rounds, c.rounds == 1 ? "" : "s");
-  if (s.hosts > 1 && choice.way == Way::direct) all += fmt::format("; {} hosts share no memory", s.hosts);
-  return all;
+  const Cost c = cost(s.collective, choice.way, s.ranks, static_cast<double>(s.bytes), s.on);
+  if (choice.lends)
+    all += "; all members are on one host, so messages say where the bytes lie, and have none";
+  else if (choice.way != Way::hierarchical || s.on.least == s.on.most)
+    all += fmt::format("; the busiest of {} ranks sends {} in {} round{}", s.ranks,
+                       size_text(static_cast<size_t>(c.elements)), c.rounds, c.rounds == 1 ? "" : "s");
+  return all + text_of_hosts(s, choice.way);
 }
 
 }  // namespace troupe::internal::collective

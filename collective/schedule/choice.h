@@ -17,15 +17,19 @@ struct Cost {
   size_t rounds = 0;
   bool operator==(const Cost&) const = default;
 };
-/// The formulas. `elements`: those of the problem (of all blocks together).
-Cost cost(Collective c, Way way, size_t ranks, double elements);
+/// The formulas. `elements`: those of the problem (of all blocks together). Hosts that have as many ranks as
+/// each other.
+Cost cost(Collective c, Way way, size_t ranks, double elements, const HostCounts& on = {});
+/// What the busiest host sends to the others, where ranks of a host follow each other. (By trees, doubling
+/// and halving about that, or less.)
+double leaves_host(Collective c, Way way, size_t ranks, double elements, const HostCounts& on);
 
 /// All that the choice depends on: never measured time or a rank's state, so that all ranks choose alike.
 struct Setting {
   Collective collective = Collective::all_reduce;
   size_t ranks = 1;
   size_t bytes = 0;             ///< of the problem
-  size_t hosts = 1;             ///< on which the members are
+  HostCounts on = {};           ///< the hosts on which the members are
   std::optional<Way> way = {};  ///< that somebody asks for
 };
 struct Choice {
@@ -51,5 +55,6 @@ inline constexpr size_t kHalvingBytes = 8 << 20;  ///< up to that: a ring of man
 inline constexpr size_t kLeastPiece = 128 << 10, kLargestPiece = 512 << 10;
 inline constexpr size_t kLentPiece = 16 << 20;  ///< a larger one holds up other messages while it is added
 inline constexpr size_t kWindow = 3;            ///< chunks on their way at once
+inline constexpr double kSaves = 0.9;           ///< up to that part between hosts is worth more rounds
 
 }  // namespace troupe::internal::collective

@@ -46,6 +46,9 @@ void Problem::check() const {
   if (counts.size() != expected)
     throw_invalid(who + std::to_string(counts.size()) + " sizes for a group of " + std::to_string(ranks) +
                   ", which needs " + std::to_string(expected));
+  if (!hosts.empty() && (hosts.size() != ranks || !is_counted(hosts)))
+    throw_invalid(who + "it has hosts of " + std::to_string(hosts.size()) + " ranks for a group of " +
+                  std::to_string(ranks) + ": they are counted from 0 as they are met");
 }
 
 size_t Problem::elements() const { return std::accumulate(counts.begin(), counts.end(), size_t{0}); }

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "collective/schedule/hosts.h"
+
 namespace troupe::internal::collective {
 
 /// The operations of a group.
@@ -44,6 +46,7 @@ struct Problem {
   size_t ranks = 1;
   size_t root = 0;  ///< 0 where there is none
   std::vector<size_t> counts = {};
+  HostOfRank hosts = {};  ///< where the way depends on them (Way::hierarchical)
   bool operator==(const Problem&) const = default;
 
   /// `invalid`, with what was got and expected, if the parts do not fit together.

@@ -4,13 +4,14 @@
 #include <map>
 
 #include "collective/schedule/block_steps.h"
+#include "collective/schedule/host_steps.h"
 #include "core/base/error.h"
 
 namespace troupe::internal::collective {
 
 std::string_view name(Way w) {
-  static constexpr std::string_view names[kWayCount] = {"whole",    "direct",  "ring",
-                                                        "doubling", "halving", "tree"};
+  static constexpr std::string_view names[kWayCount] = {"whole",   "direct", "ring",        "doubling",
+                                                        "halving", "tree",   "hierarchical"};
   return names[static_cast<size_t>(w)];
 }
 
@@ -21,18 +22,22 @@ bool offers(Collective c, Way w) {
   };
   switch (c) {
     case Collective::all_reduce:
-      return among({whole, direct, ring, doubling, halving});
+      return among({whole, direct, ring, doubling, halving, hierarchical});
     case Collective::reduce:
     case Collective::broadcast:
-      return among({whole, direct, ring, tree});
+      return among({whole, direct, ring, tree, hierarchical});
     case Collective::reduce_scatter:
     case Collective::all_gather:
-      return among({direct, ring});
+      return among({direct, ring, hierarchical});
     case Collective::barrier:
       return among({whole, doubling});
     default:
       return w == direct;
   }
+}
+
+bool is_one_tensor(Collective c) {
+  return c == Collective::all_reduce || c == Collective::reduce || c == Collective::broadcast;
 }
 
 std::string ways_of(Collective c) {
@@ -45,8 +50,18 @@ std::string ways_of(Collective c) {
 
 namespace {
 
+BlockSteps by_hosts(const Problem& p, size_t r) {
+  const HostPlaces places(p.hosts, p.ranks, p.has_root() ? p.root : SIZE_MAX);
+  if (p.collective == Collective::all_reduce) return host_all_reduce(r, places);
+  if (p.collective == Collective::reduce) return heard_by_all(r, p.ranks, host_reduce(r, places, p.root));
+  if (p.collective == Collective::broadcast) return host_broadcast(r, places, p.root);
+  if (p.collective == Collective::all_gather) return host_all_gather(r, p.ranks, places);
+  return host_reduce_scatter(r, p.ranks, places);
+}
+
 BlockSteps block_steps(const Problem& p, Way way, size_t r) {
   const size_t n = p.ranks;
+  if (way == Way::hierarchical) return by_hosts(p, r);
   using enum Way;
   switch (p.collective) {
     case Collective::all_reduce:
@@ -83,10 +98,12 @@ BlockSteps block_steps(const Problem& p, Way way, size_t r) {
 
 // Into how many blocks one tensor is divided; 0: the blocks are the problem's own.
 size_t divided_into(const Problem& p, Way way) {
-  if (p.counts.size() != 1 || (p.collective != Collective::all_reduce && p.collective != Collective::reduce &&
-                               p.collective != Collective::broadcast))
-    return 0;
+  if (p.counts.size() != 1 || !is_one_tensor(p.collective)) return 0;
   if (way == Way::direct || way == Way::ring) return p.ranks;
+  if (way == Way::hierarchical) {
+    const HostCounts on = host_counts(p.hosts, p.ranks);
+    return on.least * on.hosts;
+  }
   return way == Way::halving ? power_below(p.ranks) : 1;
 }
 
@@ -162,6 +179,11 @@ Schedule steps(const Problem& p, Way way, size_t rank, size_t piece, size_t chun
     if (!step.sends.empty() || !step.receives.empty()) all.push_back(std::move(step));
   }
   return all;
+}
+
+bool completes_sums(const Problem& p, Way way, size_t rank, size_t from) {
+  if (p.ranks == 2 || way == Way::whole || way == Way::direct) return true;
+  return way == Way::hierarchical && (p.hosts.empty() || p.hosts.at(rank) != p.hosts.at(from));
 }
 
 std::set<size_t> peers(const Schedule& schedule) {

@@ -12,7 +12,8 @@
 
 namespace troupe::internal::collective {
 
-/// How an operation is done. Sums have the same bits in all ways but `ring`: those of order_of_sum().
+/// How an operation is done. Sums have the same bits in all ways but `ring`: those of order_of_sum(). So has
+/// `hierarchical` on one host; on several it adds the sums of hosts, in the order of their ranks that do it.
 enum class Way : uint8_t {
   whole,     ///< one round: each sends all that it has to those that need it
   direct,    ///< each adds its block, which the others send to it, and sends the sum to those that need it
@@ -20,8 +21,9 @@ enum class Way : uint8_t {
   doubling,  ///< with partners at distances 1, 2, 4, ...
   halving,   ///< the same, of half as much each time, and back
   tree,      ///< from the root or to it, along a binomial tree
+  hierarchical,  ///< within each host, between hosts, within each host
 };
-inline constexpr int kWayCount = 6;
+inline constexpr int kWayCount = 7;
 std::string_view name(Way w);
 
 /// Of one rank and one chunk.
@@ -33,6 +35,8 @@ inline constexpr size_t kOnePiece = SIZE_MAX;
 
 /// Whether an operation can be done that way.
 bool offers(Collective c, Way w);
+/// Whether its tensor is cut into blocks, rather than its blocks given.
+bool is_one_tensor(Collective c);
 /// The ways of an operation, in words for errors: "whole, direct, ring".
 std::string ways_of(Collective c);
 size_t chunks(const Problem& problem, Way way, size_t piece = kOnePiece);
@@ -41,6 +45,8 @@ size_t chunks(const Problem& problem, Way way, size_t piece = kOnePiece);
 /// No rank is done before it has heard, directly or not, of all; but for scatter, gather and all_to_all,
 /// whose ranks have told each other their sizes before.
 Schedule steps(const Problem& problem, Way way, size_t rank, size_t piece = kOnePiece, size_t chunk = 0);
+/// Whether what `rank` adds of `from` completes sums: nothing is added to them later.
+bool completes_sums(const Problem& problem, Way way, size_t rank, size_t from);
 /// The ranks that a schedule sends to, or expects something from.
 std::set<size_t> peers(const Schedule& schedule);
 /// The steps of all ranks as text, a line for each step of a rank.

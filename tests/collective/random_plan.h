@@ -21,6 +21,10 @@ inline Signature random_signature(Generator& random, size_t ranks) {
   do s.way = static_cast<Way>(random.below(kWayCount));
   while (!offers(p.collective, s.way));
   if (p.has_root()) p.root = random.below(ranks);
+  if (s.way == Way::hierarchical) {
+    for (size_t r = 0; r < ranks; ++r) p.hosts.push_back(static_cast<uint32_t>(random.below(3)));
+    p.hosts = counted(p.hosts);
+  }
   size_t sizes = ranks;
   if (p.collective == Collective::all_reduce || p.collective == Collective::reduce ||
       p.collective == Collective::broadcast)

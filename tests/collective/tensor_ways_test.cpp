@@ -166,7 +166,7 @@ TEST_CASE("the ways of operations of groups are those that are chosen", "[ways]"
                                  kWholeBytesOfTwo + 1, size_t{3} * kLentBytes - 1, size_t{3} * kLentBytes,
                                  kHalvingBytes, kHalvingBytes + 1, size_t{25} << 20, size_t{1} << 30}) {
         INFO(name(c) << " of " << bytes << " bytes");
-        const Choice chosen = choose({c, static_cast<size_t>(workers), bytes, 1});
+        const Choice chosen = choose({c, static_cast<size_t>(workers), bytes});
         CHECK(listed(std::string(name(c)), bytes) ==
               std::string(name(chosen.way)) + (chosen.lends ? ", in shared memory" : ""));
       }

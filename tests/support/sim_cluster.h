@@ -18,16 +18,18 @@ namespace troupe::testing {
 
 class SimCluster {
  public:
-  /// `timeout`: of calls that name none. `limits`: of calls that have not begun.
+  /// `timeout`: of calls that name none. `limits`: of calls that have not begun. `hosts`: of the workers;
+  /// empty: all are on one.
   SimCluster(uint64_t seed, int count, internal::actors::TypeRegistry hosting,
-             Duration timeout = std::chrono::seconds(60), FlowLimits limits = {})
+             Duration timeout = std::chrono::seconds(60), FlowLimits limits = {},
+             const std::vector<std::string>& hosts = {})
       : network_(seed, true), runtime_(std::make_shared<internal::actors::SerialRuntime>()) {
     for (int i = 0; i < count; ++i) {
       const auto id = static_cast<WorkerId>(i);
       stacks_.push_back(std::make_unique<WorkerStack>(
           internal::actors::WorkerOptions{.id = id,
                                           .name = "w" + std::to_string(i),
-                                          .host = "sim",
+                                          .host = hosts.empty() ? "sim" : hosts.at(static_cast<size_t>(i)),
                                           .hosting = hosting,
                                           .runtime = runtime_,
                                           .dispatch = internal::actors::Dispatch::caller,

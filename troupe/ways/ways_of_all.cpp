@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <thread>
 
 #include "collective/device_request.h"
@@ -65,8 +64,9 @@ std::string way_called(const collective::Choice& c) {
 }
 
 // Where the choice changes, found by halving between sizes that differ.
-void add_ways(collective::Collective c, size_t ranks, size_t hosts, std::vector<GroupWay>& out) {
-  const auto setting = [&](size_t bytes) { return collective::Setting{c, ranks, bytes, hosts}; };
+void add_ways(collective::Collective c, size_t ranks, const collective::HostCounts& on,
+              std::vector<GroupWay>& out) {
+  const auto setting = [&](size_t bytes) { return collective::Setting{c, ranks, bytes, on}; };
   const auto chosen = [&](size_t bytes) { return collective::choose(setting(bytes)); };
   size_t from = 0;
   const auto add = [&](size_t example) {  // of those sizes
@@ -111,11 +111,14 @@ void add_way_of_gpus(const std::vector<Asked>& all, std::vector<GroupWay>& out) 
 std::vector<GroupWay> ways_of_groups(const std::vector<Asked>& all) {
   std::vector<GroupWay> out;
   if (all.size() < 2) return out;
-  std::set<std::string> hosts;
-  for (const Asked& a : all) hosts.insert(a.member.host);
+  std::map<std::string, uint32_t> numbers;
+  collective::HostOfRank hosts;
+  for (const Asked& a : all)
+    hosts.push_back(numbers.emplace(a.member.host, static_cast<uint32_t>(numbers.size())).first->second);
+  const collective::HostCounts on = collective::host_counts(collective::counted(hosts), all.size());
   for (int i = 0; i < collective::kCollectiveCount; ++i)
     if (const auto c = static_cast<collective::Collective>(i); c != collective::Collective::barrier)
-      add_ways(c, all.size(), hosts.size(), out);
+      add_ways(c, all.size(), on, out);
   add_way_of_gpus(all, out);
   return out;
 }
