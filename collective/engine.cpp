@@ -88,6 +88,7 @@ GroupCallPtr GroupEngine::call(const Group& group, Collective what, const Collec
                                     .members = members_of(group),
                                     .hosts = hosts,
                                     .on = host_counts(hosts, group.size()),
+                                    .links = links_.find(ids_of(group)),
                                     .tag = options.tag,
                                     .single_use = options.single_use,
                                     .context = options.context,
@@ -182,7 +183,8 @@ void GroupEngine::enter(const RunPtr& run, const OperationTag& tag, const SizedP
                                 .ranks = call.at.ranks,
                                 .bytes = run->request.bytes(),
                                 .on = call.on,
-                                .way = tells_sizes ? std::nullopt : call.way});
+                                .way = tells_sizes ? std::nullopt : call.way,
+                                .links = call.links});
   s.way = s.on_devices ? way_to_meet(call.at.ranks) : choice.way;
   if (s.way == Way::hierarchical) s.problem.hosts = call.hosts;
   s.piece = choice.piece_bytes == kOnePiece ? kOnePiece : std::max(choice.piece_bytes / item, size_t{1});
@@ -330,6 +332,7 @@ bool GroupEngine::ask(WorkerId sender, const RankAddress& a) {
 
 void GroupEngine::worker_lost(WorkerId worker, const Error& why) {
   mail_.lost(worker, why);
+  links_.lost(worker);
   devices_.worker_lost(worker, why);
   transfers_.worker_lost(worker);
   Out out;

@@ -15,6 +15,7 @@
 #include "collective/group_number.h"
 #include "collective/lanes.h"
 #include "collective/mail.h"
+#include "collective/measured_links.h"
 #include "collective/nccl/device_operations.h"
 #include "collective/nccl/transfers.h"
 #include "collective/recorded.h"
@@ -35,8 +36,9 @@ struct GroupCall {
   const Standing at;
   const std::vector<GroupMember> members;
   const HostOfRank hosts;
-  const HostCounts on;          ///< these
-  std::optional<Way> way = {};  ///< that was asked for
+  const HostCounts on;               ///< these
+  const std::optional<Links> links;  ///< if they are known
+  std::optional<Way> way = {};       ///< that was asked for
   const std::string tag;
   const bool single_use;
   const uint64_t context;
@@ -87,6 +89,8 @@ class GroupEngine final : public actors::Extension {
   /// How long a call made here may take that is to take that long.
   Duration limit_of(const std::optional<Duration>& timeout) const;
   Mail& mail() { return mail_; }
+  MeasuredLinks& links() { return links_; }
+  const MeasuredLinks& links() const { return links_; }
   /// Who records operations, which lives as long as this. Before any is called.
   void record_by(OperationRecorder& recorder) { recorder_ = &recorder; }
   OperationRecorder* recorder() const { return recorder_; }
@@ -187,6 +191,7 @@ class GroupEngine final : public actors::Extension {
   Operations& operations_ = *table_;
   const std::shared_ptr<Lanes> lanes_;  // likewise
   Mail mail_;
+  MeasuredLinks links_;
   OperationRecorder* recorder_ = nullptr;
   DeviceOperations devices_;
   Transfers transfers_;

@@ -224,11 +224,13 @@ size_t Group::rank() const {
 
 std::string Group::print(size_t bytes) const {
   std::string all;
+  const auto* const engine = frame().worker ? frame().worker->extension<GroupEngine>() : nullptr;
+  const auto links = engine ? engine->links().find(members_) : std::nullopt;
   const HostCounts on = host_counts(counted(hosts_), size());
   for (int i = 0; i < kCollectiveCount && size(); ++i) {
     const auto c = static_cast<Collective>(i);
     all += std::string(internal::collective::name(c)) + " by " +
-           why_chosen({c, size(), c == Collective::barrier ? 0 : bytes, on}) +
+           why_chosen({c, size(), c == Collective::barrier ? 0 : bytes, on, {}, links}) +
            (goes_by_memory(c, size(), bytes, on.hosts) ? "; in memory that the members share, once they do"
                                                        : "") +
            ". Ways: " + ways_of(c) + "\n";

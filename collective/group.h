@@ -116,6 +116,10 @@ class Group {
   /// How a tensor of that many bytes is sent by each operation, and why: "all_reduce by direct: ...", a line
   /// for each.
   std::string print(size_t bytes) const;
+  /// Measures what goes within hosts and between them, once: from then on operations of groups of the same
+  /// workers go the way that takes the least time by that. All members call it, and wait for it before they
+  /// begin others. Gives what it measured, as text.
+  Future<std::string> tune() const;
 
   /// The sum of the tensors of all members, or what options.op says.
   Future<Tensor> all_reduce(Tensor x, const CollectiveOptions& options = CollectiveOptions::defaults) const;

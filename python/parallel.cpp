@@ -235,6 +235,7 @@ Future<Value> operation(const Group& g, const std::string& name, const Value& x,
   if (name == "all_gather") return as_value(g.all_gather(one(), options));
   if (name == "all_to_all") return as_value(g.all_to_all(list(), options));
   if (name == "barrier") return as_value(g.barrier(options));
+  if (name == "tune") return g.tune().then([](const std::string& text) { return Value(text); });
   const size_t rank = script::rank_in(g, peer);
   if (name == "reduce") return as_value(g.reduce(one(), rank, options));
   if (name == "broadcast")

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <vector>
 
 #include "core/base/error.h"
 
@@ -26,7 +27,8 @@ enum class Because : uint8_t {
   bytes_of_many,
   ring_rounds,
   two,
-  hosts
+  hosts,
+  measured
 };
 struct Reason {
   Way way;
@@ -79,8 +81,25 @@ Reason without_hosts(const Setting& s) {
   return {};
 }
 
+// The ways that do not make many ranks each other's peers.
+std::vector<Way> ways_that_may(const Setting& s) {
+  std::vector<Way> all;
+  for (int i = 0; i < kWayCount; ++i) {
+    const auto w = static_cast<Way>(i);
+    if (!offers(s.collective, w) || s.collective == Collective::barrier) continue;
+    if (s.ranks > kManyRanks && (w == Way::whole || w == Way::direct)) continue;
+    if (w != Way::hierarchical || (s.on.most > 1 && may_go_by_hosts(s))) all.push_back(w);
+  }
+  return all;
+}
+
 Reason reason_of(const Setting& s) {
   if (s.way) return {*s.way, Because::asked};
+  if (s.links && s.on.hosts > 1) {
+    const std::vector<Way> ways = ways_that_may(s);
+    const auto time = [&](Way w) { return seconds_by(s, w, *s.links); };
+    if (ways.size() > 1) return {*std::ranges::min_element(ways, {}, time), Because::measured};
+  }
   const Reason otherwise = without_hosts(s);
   return hosts_save(s, otherwise.way) ? Reason{Way::hierarchical, Because::hosts} : otherwise;
 }
@@ -108,6 +127,13 @@ std::string text_of(Because because, const Setting& s) {
                          size_text(kHalvingBytes), of_many);
     case Because::two:
       return "one sends to the other";
+    case Because::measured: {
+      std::string all = "of links measured, ";
+      for (const Way w : ways_that_may(s))
+        all += fmt::format("{}{} {:.3g} ms", all.ends_with(", ") ? "" : ", ", name(w),
+                           seconds_by(s, w, *s.links) * 1e3);
+      return all + " (" + text_of(*s.links) + ")";
+    }
     case Because::hosts:
       return size_text(s.bytes) + " go between hosts as seldom as they can";
   }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "collective/schedule/links.h"
 #include "collective/schedule/schedule.h"
 
 namespace troupe::internal::collective {
@@ -24,14 +25,17 @@ Cost cost(Collective c, Way way, size_t ranks, double elements, const HostCounts
 /// and halving about that, or less.)
 double leaves_host(Collective c, Way way, size_t ranks, double elements, const HostCounts& on);
 
-/// All that the choice depends on: never measured time or a rank's state, so that all ranks choose alike.
+/// All that the choice depends on: nothing that one rank alone knows, so that all ranks choose alike.
 struct Setting {
   Collective collective = Collective::all_reduce;
   size_t ranks = 1;
-  size_t bytes = 0;             ///< of the problem
-  HostCounts on = {};           ///< the hosts on which the members are
-  std::optional<Way> way = {};  ///< that somebody asks for
+  size_t bytes = 0;                 ///< of the problem
+  HostCounts on = {};               ///< the hosts on which the members are
+  std::optional<Way> way = {};      ///< that somebody asks for
+  std::optional<Links> links = {};  ///< of several hosts, if all have measured them
 };
+/// What an operation of that setting takes by such links, about. In blocks some of it goes at once.
+double seconds_by(const Setting& s, Way way, const Links& links);
 struct Choice {
   Way way = Way::direct;
   /// Messages say where the bytes lie, and have none. (A rank whose memory nobody else can read sends them.)

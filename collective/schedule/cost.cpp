@@ -1,4 +1,6 @@
 // The formulas of what a way costs.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 
@@ -75,33 +77,82 @@ Cost cost(Collective c, Way way, size_t n, double all, const HostCounts& on) {
   return {};
 }
 
+std::string text_of(const Links& links) {
+  const auto one = [](double round, double rate) {
+    return fmt::format("{:.3g} us and {:.3g} GB/s", round * 1e6, rate * 1e-9);
+  };
+  std::string all;
+  if (links.far_rate > 0) all = "between hosts " + one(links.far_round, links.far_rate);
+  if (links.near_rate > 0)
+    all += (all.empty() ? "" : ", ") + ("within a host " + one(links.near_round, links.near_rate));
+  return all.empty() ? "no links" : all;
+}
+
+namespace {
+
+// Rounds that wait for a message from another host.
+size_t far_rounds(Collective c, Way way, size_t rounds) {
+  if (way != Way::hierarchical || rounds < 2) return rounds;
+  return c == Collective::all_reduce || c == Collective::reduce || c == Collective::broadcast ? 2 : 1;
+}
+
+}  // namespace
+
+double seconds_by(const Setting& s, Way way, const Links& links) {
+  const auto bytes = static_cast<double>(s.bytes);
+  const Cost c = cost(s.collective, way, s.ranks, bytes, s.on);
+  const double far = leaves_host(s.collective, way, s.ranks, bytes, s.on),
+               near = std::max(0.0, c.elements - far / static_cast<double>(s.on.most));
+  const auto beside = static_cast<double>(std::max<size_t>(s.on.most, 2) - 1);
+  const size_t far_ones = far_rounds(s.collective, way, c.rounds);
+  // Half a round within a host goes into its messages.
+  double time = static_cast<double>(far_ones) * links.far_round +
+                static_cast<double>(c.rounds - far_ones) * links.near_round +
+                static_cast<double>(c.messages) * links.near_round / (2 * beside);
+  if (links.far_rate > 0) time += far / links.far_rate;
+  if (links.near_rate > 0) time += near / links.near_rate;
+  return time;
+}
+
+namespace {
+
+// A host of so many of n ranks, which follow each other.
+double leaves_one(Collective c, Way way, size_t here, size_t n, double all, size_t hosts) {
+  const auto ranks = static_cast<double>(here), others = static_cast<double>(n - here);
+  const double block = all / static_cast<double>(n), around = all - block,
+               straight = ranks * others * block,  // each gives each of the others a block
+      by_hosts = all * static_cast<double>(hosts - 1) / static_cast<double>(hosts);
+  using enum Way;
+  switch (c) {
+    case Collective::all_reduce:
+      if (way == whole) return ranks * others * all;
+      if (way == doubling) return ranks * all * static_cast<double>(std::bit_width(hosts - 1));
+      return 2 * (way == hierarchical ? by_hosts : way == Way::direct ? straight : around);
+    case Collective::reduce:
+      if (way == hierarchical || way == tree) return all;
+      if (way == whole) return ranks * all;
+      return (way == ring ? around : straight) + ranks * block;
+    case Collective::broadcast:
+      if (way == hierarchical) return 2 * by_hosts;
+      if (way == tree) return all * static_cast<double>(hosts - 1);
+      if (way == whole) return others * all;
+      return others * block + (way == ring ? around : straight);
+    case Collective::reduce_scatter:
+      return way == hierarchical ? others * block : way == ring ? around : straight;
+    case Collective::all_gather:
+      if (way == hierarchical) return static_cast<double>(hosts - 1) * ranks * block;
+      return way == ring ? around : straight;
+    default:
+      return straight;
+  }
+}
+
+}  // namespace
+
 double leaves_host(Collective c, Way way, size_t n, double all, const HostCounts& on) {
   if (on.hosts < 2) return 0;
-  const double block = all / static_cast<double>(n), hosts = static_cast<double>(on.hosts);
-  double most = 0;
-  for (const size_t here : {on.least, on.most}) {
-    const auto ranks = static_cast<double>(here), others = static_cast<double>(n - here);
-    const double direct = ranks * others * block;  // each gives each of the others a block
-    const bool whole = way == Way::whole, by_hosts = way == Way::hierarchical, ring = way == Way::ring;
-    const double around = all - block;  // ranks of a host follow each other
-    double x = direct;
-    if (c == Collective::all_reduce)
-      x = by_hosts ? 2 * all * (hosts - 1) / hosts
-          : whole  ? ranks * others * all
-                   : 2 * (way == Way::direct ? x : around);
-    else if (c == Collective::broadcast)
-      x = by_hosts ? 2 * all * (hosts - 1) / hosts
-          : whole  ? others * all
-                   : others * block + (ring ? around : x);
-    else if (c == Collective::reduce)
-      x = by_hosts || whole ? (by_hosts ? 1 : ranks) * all : (ring ? around : x) + ranks * block;
-    else if (c == Collective::reduce_scatter)
-      x = by_hosts ? others * block : ring ? around : x;
-    else if (c == Collective::all_gather)
-      x = by_hosts ? (hosts - 1) * ranks * block : ring ? around : x;
-    most = std::max(most, x);
-  }
-  return most;
+  return std::max(leaves_one(c, way, on.least, n, all, on.hosts),
+                  leaves_one(c, way, on.most, n, all, on.hosts));
 }
 
 }  // namespace troupe::internal::collective

@@ -200,6 +200,6 @@ def _operation(name, has_tensor, has_peer):
 
 
 for _name, _tensor, _peer in (("all_reduce", 1, 0), ("reduce", 1, 1), ("reduce_scatter", 1, 0), ("broadcast", 1, 1), ("scatter", 1, 1),
-                              ("gather", 1, 1), ("all_gather", 1, 0), ("all_to_all", 1, 0), ("barrier", 0, 0), ("send", 1, 1),
+                              ("gather", 1, 1), ("all_gather", 1, 0), ("all_to_all", 1, 0), ("barrier", 0, 0), ("tune", 0, 0), ("send", 1, 1),
                               ("receive", 0, 1)):
     setattr(Group, _name, _operation(_name, _tensor, _peer))

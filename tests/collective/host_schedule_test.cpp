@@ -175,3 +175,35 @@ TEST_CASE("hosts of ranks that do not fit the group are refused") {
   CHECK(counted({7, 7, 7}) == HostOfRank{});
   CHECK(counted({7, 2, 7, 9}) == HostOfRank{0, 1, 0, 2});
 }
+
+TEST_CASE("links that are measured decide, and the times are said") {
+  const HostCounts two_of_four{2, 4, 4};
+  const Links slow_between{5e-6, 5e9, 200e-6, 100e6}, fast_between{50e-6, 0.3e9, 5e-6, 100e9};
+  const auto way = [&](Collective c, size_t bytes, const Links& links) {
+    return choose({c, 8, bytes, two_of_four, {}, links}).way;
+  };
+  // The rounds of few bytes count, then what goes between hosts.
+  CHECK(way(Collective::all_reduce, 64, slow_between) == Way::whole);
+  CHECK(way(Collective::all_reduce, 16 << 10, slow_between) == Way::hierarchical);
+  for (const Collective c : kByHosts) {
+    CAPTURE(name(c));
+    CHECK(way(c, 8 << 20, slow_between) == Way::hierarchical);
+    CHECK(way(c, 64, slow_between) != Way::hierarchical);
+    // The way that is chosen takes the least of those that are offered.
+    for (size_t bytes = 64; bytes < 64 << 20; bytes *= 4)
+      for (const Links& links : {slow_between, fast_between}) {
+        const Setting s{c, 8, bytes, two_of_four, {}, links};
+        for (int i = 0; i < kWayCount; ++i)
+          if (const auto w = static_cast<Way>(i); offers(c, w))
+            CHECK(seconds_by(s, choose(s).way, links) <= seconds_by(s, w, links));
+      }
+  }
+  // What goes within hosts counts where these are the slow ones.
+  CHECK(way(Collective::all_reduce, 8 << 20, fast_between) == Way::direct);
+  CHECK(way(Collective::all_to_all, 8 << 20, slow_between) == Way::direct);
+  CHECK(choose({Collective::all_reduce, 8, 8 << 20, {1, 8, 8}, {}, slow_between}).lends);
+  CHECK(choose({Collective::all_reduce, 8, 8 << 20, two_of_four, Way::ring, slow_between}).way == Way::ring);
+  CHECK_THAT(why_chosen({Collective::reduce_scatter, 8, 8 << 20, two_of_four, {}, slow_between}),
+             Contains("hierarchical: of links measured, direct ") && Contains(", hierarchical ") &&
+                 Contains("between hosts 200 us and 0.1 GB/s, within a host 5 us and 5 GB/s"));
+}

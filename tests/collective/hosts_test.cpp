@@ -2,6 +2,9 @@
 // members that die, are late or cancel.
 #include <catch2/catch.hpp>
 
+#include <cstdio>
+#include <set>
+
 #include "collective/schedule/choice.h"
 #include "tests/support/sim_cluster.h"
 #include "troupe/groups.h"
@@ -47,9 +50,15 @@ struct Summer : Actor {
     const Tensor sum = co_await summing;
     co_return true;
   }
+  Task<std::string> tuned(Group group) {
+    const std::string text = co_await group.tune();
+    co_return text;
+  }
+  std::string ways(Group group, int64_t bytes) { return group.print(static_cast<size_t>(bytes)); }
   Tensor kept() { return result; }
   Tensor result;
-  static constexpr auto remote = methods<&Summer::run, &Summer::cancelled, &Summer::kept>;
+  static constexpr auto remote =
+      methods<&Summer::run, &Summer::cancelled, &Summer::tuned, &Summer::ways, &Summer::kept>;
 };
 
 // Workers on hosts of so many, and a group of an actor on each.
@@ -263,4 +272,54 @@ TEST_CASE("a group says how many hosts it has, and that they are taken into acco
   CHECK_THAT(at.group.print(1 << 20),
              Contains("all_reduce by hierarchical: 1 MiB go between hosts as seldom as they can") &&
                  Contains("all_to_all by direct") && Contains("Ways: direct, ring, hierarchical"));
+}
+
+TEST_CASE("a group that is tuned knows its links, once, and goes by them") {
+  for (const auto& ranks : {std::vector<size_t>{4, 4}, {3, 1, 2}}) {
+    OnHosts at(ranks);
+    CAPTURE(ranks);
+    for (size_t a = 0; a < at.size(); ++a)
+      for (size_t b = 0; b < at.size(); ++b)
+        if (a != b)
+          at.sim.network().set_faults("w" + std::to_string(a), "w" + std::to_string(b),
+                                      at.hosts[a] == at.hosts[b]
+                                          ? internal::net::Faults{.delay = 5us, .bytes_per_second = 5e9}
+                                          : internal::net::Faults{.delay = 200us, .bytes_per_second = 1e8});
+    const auto tune = [&] {
+      std::vector<Future<std::string>> all;
+      for (const auto& m : at.members) all.push_back(m.call<&Summer::tuned>(at.group));
+      std::set<std::string> texts;
+      for (const auto& f : all) texts.insert(at.sim.await(f).value());
+      at.sim.settle();
+      CHECK(texts.size() == 1);
+      return *texts.begin();
+    };
+    const auto before = at.sent();
+    const std::string text = tune();
+    double far_round = 0, far_rate = 0, near_round = 0, near_rate = 0;
+    REQUIRE(std::sscanf(text.c_str(), "between hosts %lf us and %lf GB/s, within a host %lf us and %lf GB/s",
+                        &far_round, &far_rate, &near_round, &near_rate) == 4);
+    // A round is a message's delay, and what it takes to be sent. Each pair of workers has a link of its own.
+    CHECK((far_round > 200 && far_round < 250));
+    CHECK((near_round > 5 && near_round < 10));
+    CHECK(far_rate == Approx(ranks.size() == 2 ? 4 * 0.1 : 2 * 0.1).epsilon(0.05));
+    CHECK(near_rate == Approx(ranks.size() == 2 ? 3 * 5.0 : 5.0).epsilon(0.05));
+    const auto after = at.sent();
+    CHECK(after.elements.at("host 0") > before.elements.at("host 0"));
+    CHECK(tune() == text);
+    CHECK(at.sent().elements == after.elements);
+
+    const auto ways = [&](size_t r, int64_t bytes) {
+      return at.sim.await(at.members[r].call<&Summer::ways>(at.group, bytes)).value();
+    };
+    for (size_t r = 0; r < at.size(); ++r) {
+      CHECK_THAT(ways(r, 8 << 20), Contains("all_reduce by hierarchical: of links measured"));
+      CHECK_THAT(ways(r, 16), Contains("all_reduce by whole: of links measured"));
+    }
+    const Tensor sum = sum_by_hosts(at.hosts, kMany);
+    for (const Tensor& x : at.run("all_reduce", kMany)) CHECK(bit_equal(x, sum));
+    const auto counts = at.sim.worker(0).metrics();
+    CHECK(counts.at("collectives") == 0);
+    CHECK(counts.at("early_collectives") == 0);
+  }
 }

@@ -165,6 +165,7 @@ class Parallel(unittest.TestCase):
         self.assertEqual(g.all_reduce(x, op="mean").result().tolist(), [1, 2])
         self.assertEqual(g.broadcast(x, 0).result().tolist(), [1, 2])
         self.assertIsNone(g.barrier().result())
+        self.assertEqual(g.tune().result(), "no links")
         self.assertEqual(len(self.cluster.group()), 5)
         with self.assertRaisesRegex(troupe.Error, "op must be one of"):
             g.all_reduce(x, op="most")

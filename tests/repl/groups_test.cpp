@@ -79,6 +79,7 @@ TEST_CASE("in the shell every operation of a group of one gives what it was give
   CHECK(shell.run(R"lua(
     local g, x = group({"w0"}, "alone"), tensor{{1.0, 2.0}, {3.0, 4.0}}
     local function same(f) assert(f:get():eq(x):all():item()) end
+    assert(g:tune():get() == "no links")
     same(g:all_reduce(x)) same(g:all_reduce(x, {op = "mean", tag = "t", timeout = 5}))
     same(g:reduce(x, 0, {op = "max"})) same(g:reduce_scatter(x, {rows = {2}})) same(g:broadcast(x, 0))
     same(g:scatter(x, 0)) same(g:gather(x, 0)) same(g:all_gather(x))

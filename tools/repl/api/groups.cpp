@@ -174,6 +174,11 @@ int barrier(lua_State* L) {
   const AsRank here(L);
   return push_operation(L, "barrier", get<Group>(L, 1).barrier(collective_options_at(L, 2)));
 }
+int tune(lua_State* L) {
+  const AsRank here(L);
+  const auto text = get<Group>(L, 1).tune().then([](const std::string& s) { return Value(s); });
+  return push_future(L, text, "tune", true);
+}
 
 std::optional<Duration> timeout_at(lua_State* L, int at) {
   if (lua_isnoneornil(L, at)) return {};
@@ -251,6 +256,7 @@ void open_groups(lua_State* L) {
                        {"subset", guarded<group_subset>},
                        {"survivors", guarded<group_survivors>},
                        {"ways", guarded<group_ways>},
+                       {"tune", guarded<tune>},
                        {"all_reduce", guarded<all_reduce>},
                        {"reduce", guarded<reduce>},
                        {"reduce_scatter", guarded<reduce_scatter>},

@@ -233,6 +233,8 @@ constexpr HelpEntry kMethods[] = {
     {"group:subset", "g:subset(ranks, name) -> group", "A group of some members, in that order."},
     {"group:survivors", "g:survivors() -> group", "A group of the members that are not lost."},
     {"group:ways", "g:ways(bytes) -> text", "How each operation sends a tensor of that size, and why."},
+    {"group:tune", "g:tune() -> future",
+     "Measures the links between the members, once, and chooses ways by that; all call it."},
     {"group:all_reduce", "g:all_reduce(x[, options]) -> future",
      "The sum of all members' tensors, or lists of them. Options, of all operations: op (sum, mean, min, "
      "max), tag, timeout (seconds), way, rows."},
