@@ -42,6 +42,7 @@ std::shared_ptr<Replicas> Replicas::make(Session& session, Value model, ValueMap
   out.buckets.first = options.take("first_bucket", out.buckets.first);
   out.buckets.others = options.take("bucket", out.buckets.others);
   out.compression = options.take("compression", out.compression);
+  out.aggregation = options.take("aggregation", out.aggregation);
   out.shard = parallel::shard_named(options.take("shard", std::string("none")));
   out.spare_pieces = options.take("spare_pieces", out.spare_pieces);
   out.gather = parallel::per_named(options.take("gather", std::string("use")));

@@ -16,8 +16,8 @@ class Replicas : public parallel::AnyDataParallel {
  public:
   /// Actors of one type, each a reference; or a module's specification, of which each worker gets a "Module",
   /// or with Shard::all a "ShardedModule". Options: on (the workers, for a module), buffers, first_bucket,
-  /// bucket (bytes), compression, shard, gather and reduce ("use" or "step"). `invalid` with the nearest name
-  /// for others.
+  /// bucket (bytes), compression, aggregation, shard, gather and reduce ("use" or "step"). `invalid` with the
+  /// nearest name for others.
   static std::shared_ptr<Replicas> make(Session& session, Value model, ValueMap options);
 
   const std::vector<AnyRef>& actors() const { return members(); }

@@ -1,6 +1,7 @@
 #include "parallel/data/data_parallel.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <atomic>
@@ -12,6 +13,7 @@
 #include "core/base/even_sizes.h"
 #include "core/graph/autocast.h"
 #include "ops/ops.h"
+#include "parallel/data/aggregation.h"
 #include "parallel/data/replica.h"
 #include "parallel/mesh/weighted_mean.h"
 #include "rref/joint_call.h"
@@ -40,6 +42,7 @@ struct AnyDataParallel::Shared {
   std::vector<AnyRef> replicas;
   std::unique_ptr<internal::rref::JointCalls> joint;
   ShardWays ways;
+  bool counts_alike = false;                // replicas, whatever their rows
   mutable std::atomic<int64_t> buffers{0};  // that each replica takes, once they are ready()
   mutable std::atomic<uint64_t> messages{0};
 };
@@ -50,6 +53,7 @@ AnyDataParallel::AnyDataParallel(std::vector<AnyRef> replicas, const Group& grou
   if (replicas_.empty()) throw_invalid("[data parallel] the group has no members");
   if (options.spare_pieces != 0 && options.spare_pieces != 1)
     throw_invalid(fmt::format("[data parallel] spare_pieces is {}: expected 0 or 1", options.spare_pieces));
+  (void)aggregation_named(options.aggregation);
   ready_ = join(replicas_, group, false, shared_);
 }
 
@@ -61,13 +65,15 @@ Future<void> AnyDataParallel::join(const std::vector<AnyRef>& all, const Group& 
   shared->replicas = all;
   shared->joint = std::make_unique<internal::rref::JointCalls>(all.front());
   shared->ways = {options_.shard, options_.gather, options_.reduce};
+  shared->counts_alike = options_.aggregation != "mean";
   shared->ways.spares = options_.spare_pieces > 0 && all.size() > 1;
   std::vector<Future<int64_t>> joined;
   for (const AnyRef& r : all)
-    joined.push_back(kJoin.ask(
-        r, {shared->key, shared->key, group, options_.buckets.first, options_.buckets.others,
-            options_.compression, static_cast<int64_t>(options_.shard), static_cast<int64_t>(options_.gather),
-            static_cast<int64_t>(options_.reduce), options_.buffers, options_.spare_pieces > 0, again}));
+    joined.push_back(
+        kJoin.ask(r, {shared->key, shared->key, group, options_.buckets.first, options_.buckets.others,
+                      options_.compression, options_.aggregation, static_cast<int64_t>(options_.shard),
+                      static_cast<int64_t>(options_.gather), static_cast<int64_t>(options_.reduce),
+                      options_.buffers, options_.spare_pieces > 0, again}));
   into = shared;
   // Those that wait for one that cannot join go on at once.
   return troupe::all(joined, OnError::at_once).then([shared](const std::vector<int64_t>& buffers) {
@@ -233,8 +239,23 @@ Tensor AnyDataParallel::mean_of(const std::vector<Given>& came, const std::vecto
   return ops::sum(joined_rows({1}, {weighted_mean(losses, weights)}, anchors, what));
 }
 
+void AnyDataParallel::check_weights_equal(const std::vector<Given>& came, const std::string& what) {
+  for (const Given& g : came)
+    if (g.weight != came.front().weight)
+      throw_invalid(
+          fmt::format("[data parallel] {} says that its means count for {} and {}, and an aggregation counts "
+                      "replicas alike: give tensors, or .aggregation = \"mean\"",
+                      what, came.front().weight.value_or(0), g.weight.value_or(0)));
+}
+
 Future<Tensor> AnyDataParallel::begin(const Shared& shared, const std::vector<int64_t>& rows, Join join,
                                       const std::string& what, const CallReplica& call, bool record) {
+  if (record && shared.counts_alike &&
+      std::ranges::adjacent_find(rows, std::ranges::not_equal_to()) != rows.end())
+    throw_invalid(
+        fmt::format("[data parallel] replicas have {} rows, and an aggregation counts them alike: give a "
+                    "batch that {} divide evenly, or .aggregation = \"mean\"",
+                    fmt::join(rows, ", "), rows.size()));
   std::vector<Future<Given>> asked;
   std::vector<Future<Tensor>> anchoring;
   std::vector<int64_t> counts;
@@ -252,9 +273,11 @@ Future<Tensor> AnyDataParallel::begin(const Shared& shared, const std::vector<in
   if (record)
     for (const AnyRef& r : shared.replicas) anchoring.push_back(kAnchor.ask(r, shared.key));
   const auto anchors_come = all(anchoring);
-  return all(asked).then([counts, join, what, record, anchors_come](const std::vector<Given>& came) {
-    return anchors_come.then([counts, join, what, record, came](const Tensors& anchors) {
+  const bool alike = record && shared.counts_alike;
+  return all(asked).then([counts, join, what, record, alike, anchors_come](const std::vector<Given>& came) {
+    return anchors_come.then([counts, join, what, record, alike, came](const Tensors& anchors) {
       const GradMode mode(record);
+      if (alike) check_weights_equal(came, what);
       if (join == Join::mean) return mean_of(came, counts, anchors, what);
       Tensors outputs;
       for (const Given& g : came) outputs.push_back(g.value);

@@ -27,6 +27,8 @@ struct DataParallelOptions {
   bool buffers = true;
   /// How gradients travel between the replicas: as ReducerOptions has it.
   Compression compression = {};
+  /// What all take of the gradients of all replicas: as ReducerOptions has it.
+  std::string aggregation = "mean";
   /// What replicas divide among them: their optimizers update pieces. A step leaves all parameters whole;
   /// with Shard::all those that are in no parallel::Sharded part, and all replicas are called, some with no
   /// rows.
@@ -118,6 +120,7 @@ class AnyDataParallel : public ReplicaSet {
   struct Shared;
   static Future<Tensor> begin(const Shared& shared, const std::vector<int64_t>& rows, Join join,
                               const std::string& what, const CallReplica& call, bool record);
+  static void check_weights_equal(const std::vector<Given>& came, const std::string& what);
   static Tensor mean_of(const std::vector<Given>& came, const std::vector<int64_t>& rows,
                         const Tensors& anchors, const std::string& what);
   /// The order to join, and what calls keep once all have.

@@ -233,6 +233,12 @@ Task<double> GradientReducer::run(std::shared_ptr<ReducerState> state, Tensors r
     const auto sum = all.to_vector<double>();
     if (!(sum[0] > 0))
       throw_invalid(std::string(kOfReducer) + "no member has a row: there is nothing to learn from");
+    if (state->own && state->own->needs_even_rows &&
+        rows * static_cast<double>(state->group.size()) != sum[0])
+      throw_invalid(
+          fmt::format("{}{} counts members alike, and this one has {} of {} rows: give each of the {} as "
+                      "many",
+                      kOfReducer, state->own->name, rows, sum[0], state->group.size()));
     const double share = rows / sum[0];  // that its own gradients count for
     plan.per_row = 1 / sum[0], loss = sum[1] / sum[0];
     if (weighted) {

@@ -33,7 +33,12 @@ struct ReducerOptions {
   /// How gradients travel; the same on all members. "bf16", "fp16" (up to 65504): in 16 bits, summed in
   /// float32, and the sum in 16 bits. "topk(0.01)", "1bit": what a member leaves out is added to what it
   /// sends the next time, and is state of its actor.
+  /// "powersgd(2)", or a name of register_compression(): a function that all members run for each bucket.
   Compression compression = {};
+  /// What all take of the gradients of all members; the same on all. "mean": the sum of their parts, by rows.
+  /// "median", "trimmed_mean(0.25)", "clipped_mean(1)", or a name of register_aggregation(): of the gradients
+  /// of each one's mean, where one that has none counts as zeros. All members need as many rows then.
+  std::string aggregation = "mean";
   /// What members divide among them; the same on all. Shard::all is for DataParallel.
   Shard shard = Shard::none;
 };

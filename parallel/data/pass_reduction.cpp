@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "actors/worker/start_task.h"
 #include "autograd/add_gradient.h"
 #include "ops/ops.h"
 
@@ -164,6 +165,8 @@ void PassReduction::begin(size_t b) {
     ask_for_others(bucket);
   else if (state_->scatters())
     scatter(b, bucket, options);
+  else if (state_->own)
+    begin_own(bucket, options);
   else if (state_->residuals)
     wait_for(bucket, state_->group.all_gather(pack(bucket), options));
   else
@@ -193,9 +196,39 @@ void PassReduction::reduce_others(const std::vector<size_t>& idle, const Tensor&
   for (size_t k = 0; k < idle.size(); ++k)
     if (counts[k] > 0) used.push_back(idle[k]);
   size_t number = 0;
-  for (const auto& bucket : buckets_of(state_->parameters, used, state_->sizes))
-    wait_for(bucket, state_->group.all_reduce(list_of(bucket), state_->options_of(fmt::format(
-                                                                   "{}{} {}", plan_.tag, kIdle, number++))));
+  for (const auto& bucket : buckets_of(state_->parameters, used, state_->sizes)) {
+    const CollectiveOptions options = state_->options_of(fmt::format("{}{} {}", plan_.tag, kIdle, number++));
+    if (state_->own)
+      begin_own(bucket, options);
+    else
+      wait_for(bucket, state_->group.all_reduce(list_of(bucket), options));
+  }
+}
+
+void PassReduction::begin_own(const std::vector<size_t>& bucket, const CollectiveOptions& options) {
+  const auto all = std::make_shared<Bucket::All>(
+      Bucket::All{.group = state_->group, .options = options, .parameters = bucket});
+  std::vector<double> has;
+  for (const size_t i : bucket) {
+    const Tensor& leaf = state_->parameters[i];
+    Tensor gradient = std::move(gradients_[i]);
+    has.push_back(gradient.defined());
+    all->gradients.push_back(gradient.defined() ? std::move(gradient) : zeros(leaf.shape(), leaf.options()));
+  }
+  all->kept = state_->own->take(bucket);
+  const auto own = std::make_shared<OwnBucket>(state_, all, std::move(has));
+  {
+    const Lock lock(mutex_);
+    if (!over_) own_.push_back(own);
+  }
+  const auto reducing = internal::actors::start_task<Tensors>(OwnBucket::run(own));
+  if (!note_open(reducing)) return reducing.cancel();
+  reducing.on_ready([self = shared_from_this(), bucket](const Result<Tensors>& r) {
+    self->came(r, [&](const Tensors& made) {
+      for (size_t k = 0; k < bucket.size(); ++k)
+        if (made[k].defined()) self->pass_->add(self->state_->parameters[bucket[k]], made[k]);
+    });
+  });
 }
 
 void PassReduction::scatter(size_t b, const std::vector<size_t>& bucket, const CollectiveOptions& options) {
@@ -297,6 +330,7 @@ void PassReduction::came(const Result<T>& result, F use) {
 
 void PassReduction::end_if_done() {
   std::vector<Owed> owed;
+  std::vector<std::shared_ptr<OwnBucket>> own;
   std::vector<size_t> order;
   {
     const Lock lock(mutex_);
@@ -306,9 +340,12 @@ void PassReduction::end_if_done() {
     over_ = true;
     operations_.clear();
     owed.swap(owed_);
+    own.swap(own_);
     order.swap(seen_);
   }
   for (const Owed& o : owed) state_->residuals->give(o.parameter, o.after);
+  for (const auto& o : own)
+    for (size_t k = 0; k < o->parameters().size(); ++k) state_->own->put(o->parameters()[k], o->after(k));
   if (plan_.reduces) state_->note_order(order);
   state_->forget_pass(pass_->number());
   end_.set();
@@ -318,15 +355,21 @@ void PassReduction::end_if_done() {
 void PassReduction::stop(const Error& why) {
   std::vector<FutureBase> open;
   std::vector<Owed> owed;
+  std::vector<std::shared_ptr<OwnBucket>> own;
   {
     const Lock lock(mutex_);
     if (std::exchange(over_, true)) return;
     open.swap(operations_);
     owed.swap(owed_);
+    own.swap(own_);
   }
   for (const Owed& o : owed) state_->residuals->give(o.parameter, o.before);
+  for (const auto& o : own) {
+    for (size_t k = 0; k < o->parameters().size(); ++k) state_->own->put(o->parameters()[k], o->before(k));
+    o->fail(why);
+  }
   state_->fail_pass(pass_);
-  if (!call_)
+  if (!call_ || !own.empty())
     for (const auto& operation : open) operation.cancel();
   end_.fail(why);
 }

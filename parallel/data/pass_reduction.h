@@ -6,6 +6,7 @@
 
 #include "autograd/ready_hooks.h"
 #include "core/base/mutex.h"
+#include "parallel/data/own_bucket.h"
 #include "parallel/data/reducer_state.h"
 
 namespace troupe::parallel {
@@ -39,6 +40,7 @@ class PassReduction : public std::enable_shared_from_this<PassReduction> {
   void add(const std::vector<size_t>& bucket, const Tensor& packed);
   template <class T>
   void wait_for(const std::vector<size_t>& bucket, const Future<T>& sums);
+  void begin_own(const std::vector<size_t>& bucket, const CollectiveOptions& options);
   bool note_open(const FutureBase& operation);
   template <class T, class F>
   void came(const Result<T>& result, F use);
@@ -64,6 +66,7 @@ class PassReduction : public std::enable_shared_from_this<PassReduction> {
   bool has_idle_ TROUPE_GUARDED_BY(mutex_) = false;  // the last of the buckets has those that are in no other
   std::vector<size_t> bucket_of_ TROUPE_GUARDED_BY(mutex_), counts_ TROUPE_GUARDED_BY(mutex_);
   std::vector<Owed> owed_ TROUPE_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<OwnBucket>> own_ TROUPE_GUARDED_BY(mutex_);
   std::vector<FutureBase> operations_ TROUPE_GUARDED_BY(mutex_);
   size_t told_ TROUPE_GUARDED_BY(mutex_) = 0;
   size_t begun_ TROUPE_GUARDED_BY(mutex_) = 0;  // buckets

@@ -57,6 +57,7 @@ ReducerState::ReducerState(Group of, const Tensors& all, const ReducerOptions& o
       sizes(options.buckets),
       compression(options.compression),
       residuals(compression.keeps_residual() ? std::make_unique<Residuals>() : nullptr),
+      own(OwnReduction::of(options)),
       parts(std::move(pieces.parts)) {
   if (use_.name().empty())
     throw_invalid(
@@ -66,6 +67,7 @@ ReducerState::ReducerState(Group of, const Tensors& all, const ReducerOptions& o
   for (const Tensor& p : all)
     if (p.requires_grad() || (p.is_leaf() && is_floating(p.dtype()))) parameters.push_back(p);
   if (residuals) residuals->set_parameters(parameters);
+  if (own) own->set_parameters(parameters.size());
   order_ = first_order(parameters.size());
   if (options.shard != Shard::none) cut_for(options, pieces);
   buckets_ = scatters() ? cut->buckets() : buckets_of(parameters, order_, sizes);
@@ -188,14 +190,19 @@ void ReducerState::refuse_pass_of_one() const {
       kOfReducer, group.label(group.rank())));
 }
 
-void ReducerState::give_up(const PassPlan& plan, const Error& why) const {
-  // Of a member that is lost, all hear.
-  if (why.kind() == ErrorKind::disconnected && is_member(group, why.worker())) return;
+std::optional<Error> ReducerState::told_of(const Error& why) const {
+  if (why.kind() == ErrorKind::disconnected && is_member(group, why.worker())) return {};
   const size_t rank = group.rank();
-  const Error told(ErrorKind::failed, why.message().find(kFailedOn) != std::string::npos
-                                          ? why.message()
-                                          : fmt::format("{}{}{} ({}): {}", kOfReducer, kFailedOn, rank,
-                                                        group.label(rank), why.message()));
+  return Error(ErrorKind::failed, why.message().find(kFailedOn) != std::string::npos
+                                      ? why.message()
+                                      : fmt::format("{}{}{} ({}): {}", kOfReducer, kFailedOn, rank,
+                                                    group.label(rank), why.message()));
+}
+
+void ReducerState::give_up(const PassPlan& plan, const Error& why) const {
+  const auto known = told_of(why);
+  if (!known) return;
+  const Error& told = *known;
   group.give_up(plan.tag + "/rows", told);
   if (!plan.reduces) return;
   group.give_up(plan.tag + "/order", told);

@@ -11,6 +11,7 @@
 #include "core/tensor/creation.h"
 #include "parallel/data/compressed_gradients.h"
 #include "parallel/data/gradient_reducer.h"
+#include "parallel/data/own_reduction.h"
 #include "parallel/data/reducer_names.h"
 #include "parallel/data/replica_pieces.h"
 #include "parallel/sharded/cut_parameters.h"
@@ -67,6 +68,8 @@ class ReducerState : public std::enable_shared_from_this<ReducerState> {
   }
   /// A pass has failed here: it fails on all members with this error, which names this one.
   void give_up(const PassPlan& plan, const Error& why) const;
+  /// What the others are told then. Empty: of a member that is lost, they hear by themselves.
+  std::optional<Error> told_of(const Error& why) const;
 
   /// `rows`: as in accumulate_rows().
   void set_accumulating(uint64_t context, bool on, std::optional<double> rows = {}) {
@@ -144,6 +147,7 @@ class ReducerState : public std::enable_shared_from_this<ReducerState> {
   const BucketSizes sizes;
   const Compression compression;
   const std::unique_ptr<Residuals> residuals;            ///< null: nothing is left out
+  const std::shared_ptr<OwnReduction> own;               ///< null: no function of a program reduces them
   Tensors parameters;                                    ///< frozen ones, too, and proxies of those of parts
   std::shared_ptr<CutParameters> cut;                    ///< null: Shard::none
   const std::vector<std::shared_ptr<PartPieces>> parts;  ///< of the last buckets

@@ -155,6 +155,15 @@ CutParts parts_of(Actor& actor, const JoinOrder& order, const Kept& kept) {
   return {actor, order.group, static_cast<Per>(order.gather), static_cast<Per>(order.reduce), order.spares};
 }
 
+ReducerOptions options_in(const JoinOrder& order) {
+  const auto shard = static_cast<Shard>(order.shard);
+  return {.name = order.name,
+          .buckets = {static_cast<size_t>(order.first_bucket), static_cast<size_t>(order.other_buckets)},
+          .compression = order.compression,
+          .aggregation = order.aggregation,
+          .shard = shard == Shard::all ? Shard::gradients : shard};
+}
+
 Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
   Kept kept = leave_before(order);
   if (is_replica())  // their passes would wait for those that are not among these
@@ -170,17 +179,12 @@ Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
   const nn::HeldModule held{actor};
   if (held)
     for (const auto& [name, buffer] : held->named_buffers()) buffers.push_back(buffer);
-  const ReducerOptions options{
-      .name = order.name,
-      .buckets = {static_cast<size_t>(order.first_bucket), static_cast<size_t>(order.other_buckets)},
-      .compression = order.compression,
-      .shard = shard == Shard::all ? Shard::gradients : shard};
   auto reduced = reduce == Per::step ? parts.pieces() : std::vector<std::shared_ptr<PartPieces>>();
   const auto here = std::make_shared<Joined>(
       Joined{order.group,
              {order.group,
               parameters,
-              options,
+              options_in(order),
               {.parts = std::move(reduced), .cut = std::move(kept.cut), .spares = order.spares}}});
   here->parts = parts;
   here->reducer.load_residuals(kept.residuals);

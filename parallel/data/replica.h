@@ -16,7 +16,8 @@ struct JoinOrder {
   std::string name;  ///< of their reducers
   Group group;       ///< of all of them
   uint64_t first_bucket = BucketSizes().first, other_buckets = BucketSizes().others;
-  Compression compression = {};    ///< of gradients, between them
+  Compression compression = {};  ///< of gradients, between them
+  std::string aggregation = "mean";
   int64_t shard = 0;               ///< a Shard
   int64_t gather = 0, reduce = 0;  ///< of parts: Per
   bool buffers = true;             ///< those of the first are sent before each forward pass

@@ -9,10 +9,12 @@ std::shared_ptr<troupe::parallel::CutParameters> ReplicaReducer::cut() const { r
 
 StateDict ReplicaReducer::residuals() const {
   const auto& left = reducer_.state_->residuals;
+  if (const auto& own = reducer_.state_->own) return own->state();
   return left ? left->state() : StateDict();
 }
 
 void ReplicaReducer::load_residuals(const StateDict& residuals) const {
+  if (const auto& own = reducer_.state_->own) own->load_state(residuals);
   if (const auto& left = reducer_.state_->residuals) left->load_state(residuals);
 }
 

@@ -97,6 +97,7 @@ Served serve(const Here& here, const std::vector<Place>& where, const Tensors& s
     throw_invalid(fmt::format("[server] {} tensors for servers on {} workers; expected at least one of each",
                               start.size(), where.size()));
   internal::parallel::check_pulls(options.pull, "[server]");
+  internal::parallel::check_pushes(options.push, "[server]");
   check_trainers(options.trainers);
   const NoGradGuard none;  // the servers start with copies of the values: parameters of modules will do
   Served served;

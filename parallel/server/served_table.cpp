@@ -83,6 +83,7 @@ ServedTable serve_table(const Here& here, const std::vector<Place>& where, int64
   if (!(table.scale >= 0) || !std::isfinite(table.scale))
     throw_invalid(fmt::format("[table] a scale of {}; expected a finite number of at least 0", table.scale));
   internal::parallel::check_pulls(options.pull, "[table]");
+  internal::parallel::check_pushes(options.push, "[table]");
   check_trainers(options.trainers);
   if (options.push.keeps_residual())
     throw_invalid(

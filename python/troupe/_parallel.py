@@ -6,7 +6,8 @@ class DataParallel:
     """Replicas of a module, or actors of one type, that stay equal and learn from their rows of each batch.
 
     net = troupe.DataParallel(model, cluster, shard="all"); net(x) is a future of the forward of all rows. Options: on (workers, for a
-    module), buffers, first_bucket, bucket (bytes), compression, shard ("none", "state", "gradients", "all": what replicas divide),
+    module), buffers, first_bucket, bucket (bytes), compression ("bf16", "fp16", "topk(0.01)", "1bit", "powersgd(2)"),
+    aggregation ("mean", "median", "trimmed_mean(0.25)", "clipped_mean(1)"), shard ("none", "state", "gradients", "all": what replicas divide),
     gather and reduce ("use", "step"), spare_pieces (1: each has those of the one before it, too, so that one that is lost can be
     replaced).
     """

@@ -43,7 +43,7 @@ TEST_CASE("a compression is text, and other texts are refused with what was expe
     CHECK(invalid_text([&] { (void)Compression::parse(text); }) ==
           "[compression] \"" + text +
               "\"; expected none, fp16, bf16, topk(fraction) with a fraction above 0 and at most 1, or "
-              "1bit");
+              "1bit; between replicas also one of those that are registered here: powersgd");
 }
 
 TEST_CASE("fp16 and bf16 round each element once, and what does not fit travels as it is") {

@@ -86,6 +86,18 @@ TEST_CASE("in the shell a module has a replica on each worker") {
     assert(last < 0.1 * first)
     local two = data_parallel(nn.linear(3, 2), {on = {"w1", "w2"}, buffers = false, bucket = 100, compression = "bf16"})
     assert(#two == 2 and two:replicas()[1].worker == "w1" and two(x):get().shape[1] == 6)
+    for _, options in ipairs{{compression = "powersgd(1)"}, {aggregation = "median"}} do
+      local own = data_parallel(nn.linear(32, 16), options)
+      local opt, losses = optim.sgd(own, {lr = 0.1}), {}
+      for _ = 1, 10 do
+        local step <close> = context()
+        local loss = ops.mse_loss(own(ops.ones({6, 32})), ops.zeros({6, 16}))
+        step:backward(loss)
+        opt:step(step)
+        losses[#losses + 1] = loss:item()
+      end
+      assert(losses[10] < 0.5 * losses[1])
+    end
   )lua") == "");
 }
 
@@ -128,6 +140,9 @@ TEST_CASE("in the shell replicas that cannot be say why") {
             "replicas are actors of one type; got Scorer"},
            {"data_parallel(nn.linear(3, 2), {buffer = false})", "did you mean \"buffers\"?"},
            {"data_parallel(nn.linear(3, 2), {compression = 'zip'})", "option compression"},
+           {"data_parallel(nn.linear(3, 2), {aggregation = 'medain'})", "expected mean, or one of those"},
+           {"data_parallel(nn.linear(3, 2), {compression = 'powersgd(0)'})",
+            "expected a rank from 1 to 1024"},
            {"data_parallel(nn.linear(3, 2), {shard = 'half'})", "expected none, state, gradients or all"},
            {"data_parallel({spawn('Scorer', 'w0')}, {shard = 'all'})(ops.ones({2, 3})):get()",
             "parallel::Sharded<...>"},

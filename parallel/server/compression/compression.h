@@ -6,7 +6,8 @@
 
 namespace troupe::parallel {
 
-/// How tensors travel one way. As text: "none", "fp16", "bf16", "topk(0.01)", "1bit".
+/// How tensors travel one way. As text: "none", "fp16", "bf16", "topk(0.01)", "1bit"; between replicas also
+/// "powersgd(2)", and what register_compression() was given.
 struct Compression {
   enum class Kind {
     none,
@@ -14,9 +15,11 @@ struct Compression {
     bf16,    ///< 16 bits for each element, with float's range
     topk,    ///< the `fraction` of the elements that are largest in size; the rest waits for its turn
     onebit,  ///< the signs, and the mean of all elements of each sign; what that is off waits for its turn
+    own,     ///< a function that reduces gradients of replicas, by its name: "powersgd(2)"
   };
   Kind kind = Kind::none;
-  double fraction = 0;  ///< topk: in (0, 1]; else 0
+  double fraction = 0;    ///< topk: in (0, 1]; else 0
+  std::string name = {};  ///< own: its text
 
   bool on() const { return kind != Kind::none; }
   /// Leaves out what is made good later (error feedback), so it is for gradients and not for values.
@@ -35,6 +38,8 @@ namespace internal::parallel {
 /// `invalid` for a compression that cannot be used for pulls, which bring whole values. `what` starts the
 /// text: "[server]".
 void check_pulls(const troupe::parallel::Compression& compression, const std::string& what);
+/// `invalid` for one that is no form of a tensor, but a function that members of a group run.
+void check_pushes(const troupe::parallel::Compression& compression, const std::string& what);
 
 }  // namespace internal::parallel
 

@@ -81,7 +81,7 @@ Tensors take_top(const Tensor& tensor, int64_t k) {
 template <class T>
 int64_t pack_signs(const T* x, int64_t n, int64_t* word) {
   int64_t count = 0;
-  ops::on_cpu::vectorized([ x, n, word, &count ]() __attribute__((always_inline)) {
+  ops::on_cpu::vectorized([x, n, word, &count]() __attribute__((always_inline)) {
     int64_t set = 0;
     for (int64_t i = 0; i < n; i += kHalf) {
       uint32_t bits = 0;
@@ -105,7 +105,7 @@ Tensors take_signs(const Tensor& tensor) {
   const Tensor signs = zeros({words(n)}, int64), means = empty({2}, tensor.dtype());
   int64_t* word = signs.data<int64_t>();
   double sums[2][kLanes] = {};
-  ops::on_cpu::vectorized([ x, n, &sums ]() __attribute__((always_inline)) {
+  ops::on_cpu::vectorized([x, n, &sums]() __attribute__((always_inline)) {
     double below[kLanes] = {}, above[kLanes] = {};
     int64_t i = 0;
     for (; i + kLanes <= n; i += kLanes)
@@ -176,6 +176,7 @@ int64_t packed_bytes(const Compression& how, int64_t n, DType dtype) {
     case Compression::Kind::onebit:
       return words(n) * 8 + 2 * item;
     case Compression::Kind::none:
+    case Compression::Kind::own:
       break;
   }
   return n * item;

@@ -50,7 +50,9 @@ constexpr HelpEntry kGlobals[] = {
     {"data_parallel", "data_parallel(model[, options]) -> replicas",
      "Replicas of one model that stay equal and learn from their rows of each batch: actors, {a, b}, or a "
      "module, one on each worker. Options: on (workers, for a module), buffers, first_bucket, bucket "
-     "(bytes), compression, shard (none, state, gradients, all: what replicas divide; with all, each layer "
+     "(bytes), compression (bf16, fp16, topk(0.01), 1bit, powersgd(2)), aggregation (mean, median, "
+     "trimmed_mean(0.25), clipped_mean(1)), shard (none, state, gradients, all: what replicas divide; with "
+     "all, each layer "
      "of a sequential is whole only while it runs), gather and reduce (use, step: how often a layer "
      "is gathered, and its gradients are summed, with all), spare_pieces (1: each has those of the one "
      "before "
