@@ -108,6 +108,11 @@ void def_replicas(nb::module_& m) {
              const nb::gil_scoped_release free;
              r.cluster->session().get(r.net->load_state_dict(tensors));
            })
+      .def("average",
+           [](const ReplicasObject& r) {
+             const nb::gil_scoped_release free;
+             r.cluster->session().get(r.net->average());
+           })
       .def("report", [](const ReplicasObject& r) {
         const nb::gil_scoped_release free;
         return r.cluster->session().get(r.net->report()).str();

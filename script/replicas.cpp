@@ -43,6 +43,11 @@ std::shared_ptr<Replicas> Replicas::make(Session& session, Value model, ValueMap
   out.buckets.others = options.take("bucket", out.buckets.others);
   out.compression = options.take("compression", out.compression);
   out.aggregation = options.take("aggregation", out.aggregation);
+  out.average.every = options.take("average_every", out.average.every);
+  out.average.after = options.take("average_after", out.average.after);
+  out.average.outer_lr = options.take("outer_lr", out.average.outer_lr);
+  out.average.outer_momentum = options.take("outer_momentum", out.average.outer_momentum);
+  out.average.nesterov = options.take("outer_nesterov", out.average.nesterov);
   out.shard = parallel::shard_named(options.take("shard", std::string("none")));
   out.spare_pieces = options.take("spare_pieces", out.spare_pieces);
   out.gather = parallel::per_named(options.take("gather", std::string("use")));

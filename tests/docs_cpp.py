@@ -36,6 +36,7 @@ PAGES = [
      "parallel/server/served_gradients.h parallel/server/server.h parallel/server/client_options.h parallel/server/client_base.h parallel/server/consistency/server_policy.h "
      "parallel/server/compression/compression.h"),
     ("replicas", "Replicas", "troupe/replicas.h", "parallel/data/data_parallel.h parallel/data/gradient_reducer.h parallel/data/buckets.h "
+     "parallel/data/parameter_average.h parallel/data/aggregation.h parallel/server/compression/bucket.h parallel/server/compression/own_compression.h "
      "parallel/sharded/shard.h parallel/sharded/sharded.h parallel/sharded/rank_bytes.h parallel/data/replicas_report.h"),
     ("pools", "Pools", "troupe/pool.h", "troupe/pool/pool.h troupe/pool/pool_core.h troupe/pool/supervision.h"),
     ("tensor_parallel", "Tensor parallelism", "troupe/tensor_parallel.h", "parallel/mesh/actor_mesh.h parallel/mesh/weighted_mean.h parallel/tensor/convert.h "

@@ -16,10 +16,6 @@ using AggregationRule = std::function<Tensor(const Tensor& of_members)>;
 
 /// A rule that options name: "name", or "name(0.1)", whose 0.1 `make` gets and may refuse. Every worker
 /// registers it before it is used. `invalid` if the name is taken.
-///
-///   register_aggregation("middle", [](std::optional<double>) {
-///     return [](const Tensor& all) { return (ops::amax(all, {0}) + ops::amin(all, {0})) / 2; };
-///   });
 void register_aggregation(const std::string& name,
                           internal::parallel::NamedFunctions<AggregationRule>::Make make);
 /// "mean" gives none: it is the sum of weighted parts. Else one that was registered, or: "median", of an even

@@ -15,6 +15,7 @@
 #include "ops/ops.h"
 #include "parallel/data/aggregation.h"
 #include "parallel/data/replica.h"
+#include "parallel/data/replica_average.h"
 #include "parallel/mesh/weighted_mean.h"
 #include "rref/joint_call.h"
 
@@ -42,10 +43,64 @@ struct AnyDataParallel::Shared {
   std::vector<AnyRef> replicas;
   std::unique_ptr<internal::rref::JointCalls> joint;
   ShardWays ways;
-  bool counts_alike = false;                // replicas, whatever their rows
+  bool counts_alike = false;  // replicas, whatever their rows
+  bool averages = false;
   mutable std::atomic<int64_t> buffers{0};  // that each replica takes, once they are ready()
   mutable std::atomic<uint64_t> messages{0};
+  mutable internal::Mutex mutex;
+  mutable Future<void> settling TROUPE_GUARDED_BY(mutex) = Future<void>::ready({});  // the last; has no error
 };
+
+void AnyDataParallel::check_average() const {
+  const Averaging& how = options_.average;
+  how.check();
+  if (!how.on()) return;
+  if (divides())
+    throw_invalid(fmt::format(
+        "[data parallel] replicas that learn by themselves have a whole model each, and {} divides "
+        "it: write Shard::none, or no average",
+        word(options_.shard)));
+  const bool summed = options_.compression.on() || options_.aggregation != "mean";
+  if (how.after == 0 && summed)
+    throw_invalid("[data parallel] no gradient travels between replicas that learn by themselves (" +
+                  how.str() +
+                  "): leave out the compression or aggregation, or write average.after, the steps before");
+}
+
+// Forward passes wait for each other here: who comes second finds that nothing is due.
+Future<AnyDataParallel::Settled> AnyDataParallel::settle(const std::shared_ptr<const Shared>& shared,
+                                                         bool at_once) {
+  const Promise<void> over;
+  Future<void> before;
+  {
+    const internal::Lock lock(shared->mutex);
+    before = std::exchange(shared->settling, over.future());
+  }
+  const auto settled = before.then([shared, at_once] {
+    std::vector<Future<std::vector<int64_t>>> asked;
+    for (const AnyRef& r : shared->replicas) asked.push_back(kAverageState.ask(r, shared->key));
+    return all(asked).then([shared, at_once](const std::vector<std::vector<int64_t>>& states) {
+      const MeanOrder order = next_mean(states, at_once);
+      const Settled done{order.needed, states.front()[2] != 0};
+      if (!order.needed) return Future<Settled>::ready(done);
+      const uint64_t number = ++shared->messages;
+      std::vector<Future<Value>> told;
+      for (const AnyRef& r : shared->replicas)
+        told.push_back(kAverage.send(r, shared->key, number, order.from));
+      return all(told, OnError::at_once).then([done](const std::vector<Value>&) { return done; });
+    });
+  });
+  settled.on_ready([over](const Result<Settled>&) { over.set(); });
+  return settled;
+}
+
+Future<void> AnyDataParallel::average() const {
+  if (!shared_->averages)
+    throw_invalid(
+        "[data parallel] average(): nothing averages these replicas, whose gradients are summed: write "
+        "DataParallelOptions::average");
+  return ready_.then([shared = shared_] { return settle(shared, true).then([](const Settled&) {}); });
+}
 
 AnyDataParallel::AnyDataParallel(std::vector<AnyRef> replicas, const Group& group,
                                  const DataParallelOptions& options)
@@ -54,6 +109,7 @@ AnyDataParallel::AnyDataParallel(std::vector<AnyRef> replicas, const Group& grou
   if (options.spare_pieces != 0 && options.spare_pieces != 1)
     throw_invalid(fmt::format("[data parallel] spare_pieces is {}: expected 0 or 1", options.spare_pieces));
   (void)aggregation_named(options.aggregation);
+  check_average();
   ready_ = join(replicas_, group, false, shared_);
 }
 
@@ -65,6 +121,7 @@ Future<void> AnyDataParallel::join(const std::vector<AnyRef>& all, const Group& 
   shared->replicas = all;
   shared->joint = std::make_unique<internal::rref::JointCalls>(all.front());
   shared->ways = {options_.shard, options_.gather, options_.reduce};
+  shared->averages = options_.average.on();
   shared->counts_alike = options_.aggregation != "mean";
   shared->ways.spares = options_.spare_pieces > 0 && all.size() > 1;
   std::vector<Future<int64_t>> joined;
@@ -73,7 +130,7 @@ Future<void> AnyDataParallel::join(const std::vector<AnyRef>& all, const Group& 
         kJoin.ask(r, {shared->key, shared->key, group, options_.buckets.first, options_.buckets.others,
                       options_.compression, options_.aggregation, static_cast<int64_t>(options_.shard),
                       static_cast<int64_t>(options_.gather), static_cast<int64_t>(options_.reduce),
-                      options_.buffers, options_.spare_pieces > 0, again}));
+                      options_.average, options_.buffers, options_.spare_pieces > 0, again}));
   into = shared;
   // Those that wait for one that cannot join go on at once.
   return troupe::all(joined, OnError::at_once).then([shared](const std::vector<int64_t>& buffers) {
@@ -126,11 +183,15 @@ Accumulation AnyDataParallel::accumulate() {
 }
 
 Future<StateDict> AnyDataParallel::state_dict() const {
-  return ready_.then([shared = shared_] {
+  const auto ask = [shared = shared_] {
     std::vector<Future<StateDict>> asked;
     const uint64_t number = ++shared->messages;
     for (const AnyRef& r : shared->replicas) asked.push_back(kState.ask(r, shared->key, number));
     return all(asked).then([](const std::vector<StateDict>& states) { return states.front(); });
+  };
+  if (!shared_->averages) return ready_.then(ask);
+  return ready_.then([shared = shared_, ask] {
+    return settle(shared, false).then([ask](const Settled&) { return ask(); });
   });
 }
 
@@ -171,16 +232,20 @@ Future<Tensor> AnyDataParallel::forward(std::vector<int64_t> rows, Join join, co
   const ThreadModes modes{record};
   const auto go = [shared = shared_, rows = std::move(rows), join, what, call = std::move(call), record,
                    modes] {
-    const ThreadModeScope scope(modes);
-    if (shared->ways.shard == Shard::none && shared->buffers == 0)
-      return begin(*shared, rows, join, what, call, record);
-    const uint64_t number = ++shared->messages;
-    return tell_all(shared->replicas,
-                    [&](const AnyRef& r) { return kBuffers.send(r, shared->key, number, record); })
-        .then([=] {
-          const ThreadModeScope scope(modes);
-          return begin(*shared, rows, join, what, call, record);
-        });
+    const auto run = [=](bool buffers) {
+      const ThreadModeScope scope(modes);
+      if (shared->ways.shard == Shard::none && (shared->buffers == 0 || !buffers))
+        return begin(*shared, rows, join, what, call, record);
+      const uint64_t number = ++shared->messages;
+      return tell_all(shared->replicas,
+                      [&](const AnyRef& r) { return kBuffers.send(r, shared->key, number, record); })
+          .then([=] {
+            const ThreadModeScope scope(modes);
+            return begin(*shared, rows, join, what, call, record);
+          });
+    };
+    if (!shared->averages) return run(true);
+    return settle(shared, false).then([run](const Settled& s) { return run(s.averaged || !s.local); });
   };
   if (const auto* result = ready_.peek(); result && result->ok()) return go();
   return ready_.then(go);

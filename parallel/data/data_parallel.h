@@ -14,6 +14,7 @@
 #include "core/graph/stateful.h"
 #include "parallel/data/buckets.h"
 #include "parallel/data/gradient_reducer.h"
+#include "parallel/data/parameter_average.h"
 #include "parallel/data/replica_set.h"
 #include "parallel/data/replicas_report.h"
 #include "rref/here.h"
@@ -29,6 +30,11 @@ struct DataParallelOptions {
   Compression compression = {};
   /// What all take of the gradients of all replicas: as ReducerOptions has it.
   std::string aggregation = "mean";
+  /// How often replicas that learn by themselves become equal: see ParameterAverage. Each has a step of its
+  /// own then, from the mean over its rows, and a forward pass begins with a mean, where one is due; between
+  /// two means rows() and mean() of an evaluation are of replicas that differ. Members count alike in a mean.
+  /// With Shard::none.
+  Averaging average = {};
   /// What replicas divide among them: their optimizers update pieces. A step leaves all parameters whole;
   /// with Shard::all those that are in no parallel::Sharded part, and all replicas are called, some with no
   /// rows.
@@ -74,6 +80,9 @@ class AnyDataParallel : public ReplicaSet {
   /// Parameters and buffers by name, whole whatever replicas divide among them; copies, on the CPU: for a
   /// file, or for replicas of another number and shard.
   Future<StateDict> state_dict() const;
+  /// All replicas have the mean of their parameters, now, with a step of the outer optimizer; of
+  /// DataParallelOptions::average. Between two steps.
+  Future<void> average() const;
   /// The bytes that each replica keeps and sent in the last step, beside the formulas; str() is a table.
   Future<ReplicasReport> report() const;
   /// The replica of that rank is another actor from now on, on that worker. It begins with the parameters,
@@ -126,6 +135,12 @@ class AnyDataParallel : public ReplicaSet {
   /// The order to join, and what calls keep once all have.
   Future<void> join(const std::vector<AnyRef>& all, const Group& group, bool again,
                     std::shared_ptr<const Shared>& shared) const;
+  void check_average() const;
+  /// Ready when no mean is due, or missed by some; whether there was one, and replicas learn by themselves.
+  struct Settled {
+    bool averaged = false, local = false;
+  };
+  static Future<Settled> settle(const std::shared_ptr<const Shared>& shared, bool at_once);
   void check_pieces_stay(const std::vector<ReplicaSeat>& seats) const;
   void reform_or_restore(const std::vector<ReplicaSeat>& seats);
   const DataParallelOptions options_;

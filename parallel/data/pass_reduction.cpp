@@ -62,7 +62,7 @@ Future<void> PassReduction::end() {
 }
 
 void PassReduction::ask_for_order() {
-  if (!plan_.reduces || !state_->asks_for_order()) return make_buckets(state_->buckets());
+  if (!plan_.reduces || plan_.local || !state_->asks_for_order()) return make_buckets(state_->buckets());
   const auto coming = state_->group.broadcast(sent_order(state_->order(), state_->parameters), 0,
                                               state_->options_of(plan_.tag + "/order"));
   if (!note_open(coming)) return;
@@ -161,7 +161,9 @@ void PassReduction::begin(size_t b) {
     idle = has_idle_ && b + 1 == buckets_.size();
   }
   const CollectiveOptions options = state_->options_of(fmt::format("{}/{}", plan_.tag, b));
-  if (idle)
+  if (plan_.local)
+    keep_own(bucket);
+  else if (idle)
     ask_for_others(bucket);
   else if (state_->scatters())
     scatter(b, bucket, options);
@@ -203,6 +205,14 @@ void PassReduction::reduce_others(const std::vector<size_t>& idle, const Tensor&
     else
       wait_for(bucket, state_->group.all_reduce(list_of(bucket), options));
   }
+}
+
+// What a member brings is its part of the mean over all rows; members that count alike have as many of these
+// as there are members.
+void PassReduction::keep_own(const std::vector<size_t>& bucket) {
+  for (const size_t i : bucket)
+    if (Tensor gradient = std::move(gradients_[i]); gradient.defined())
+      pass_->add(state_->parameters[i], scaled(gradient, static_cast<double>(state_->group.size())));
 }
 
 void PassReduction::begin_own(const std::vector<size_t>& bucket, const CollectiveOptions& options) {

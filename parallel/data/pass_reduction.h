@@ -40,6 +40,7 @@ class PassReduction : public std::enable_shared_from_this<PassReduction> {
   void add(const std::vector<size_t>& bucket, const Tensor& packed);
   template <class T>
   void wait_for(const std::vector<size_t>& bucket, const Future<T>& sums);
+  void keep_own(const std::vector<size_t>& bucket);
   void begin_own(const std::vector<size_t>& bucket, const CollectiveOptions& options);
   bool note_open(const FutureBase& operation);
   template <class T, class F>

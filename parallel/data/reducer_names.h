@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "actors/worker/worker.h"
+#include "collective/group.h"
 #include "core/base/mutex.h"
 
 namespace troupe::parallel {
@@ -65,5 +66,10 @@ class ReducerNames final : public internal::actors::Extension {
  private:
   const std::shared_ptr<Use::Names> names_ = std::make_shared<Use::Names>();
 };
+
+/// A name that is the same on all members of the group, each of which makes as many of it; of this thread's
+/// worker. A use without a name: there is one already. `invalid`, beginning with `what`, if no worker runs
+/// here.
+ReducerNames::Use name_in_group(const Group& group, const std::string& name, const std::string& what);
 
 }  // namespace troupe::parallel

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <numeric>
 
-#include "actors/worker/worker.h"
 #include "autograd/add_gradient.h"
 #include "autograd/distributed/optim/model_part.h"
 #include "ops/ops.h"
+#include "parallel/data/parameter_average.h"
 #include "parallel/data/pass_reduction.h"
 
 namespace troupe::parallel {
@@ -16,19 +16,6 @@ namespace {
 
 using internal::Lock;
 using internal::Mutex;
-
-std::string str(const Group& group) {
-  std::string all = group.name();
-  for (size_t r = 0; r < group.size(); ++r) all += "\n" + group.label(r);
-  return all;
-}
-
-ReducerNames& names_here() {
-  if (frame().worker)
-    if (auto* names = frame().worker->extension<ReducerNames>()) return *names;
-  throw_invalid(std::string(kOfReducer) +
-                "no worker runs on this thread: make it in an actor of each member");
-}
 
 // From the last parameter to the first, as a backward pass comes by them.
 std::vector<size_t> first_order(size_t parameters) {
@@ -52,13 +39,14 @@ Tensor scaled(const Tensor& t, double factor) { return factor == 1 ? t : ops::mu
 
 ReducerState::ReducerState(Group of, const Tensors& all, const ReducerOptions& options, ReplicaPieces pieces)
     : group(std::move(of)),
-      use_(names_here().use({str(group), group.rank(), options.name})),
+      use_(name_in_group(group, options.name, kOfReducer)),
       timeout(options.timeout),
       sizes(options.buckets),
       compression(options.compression),
       residuals(compression.keeps_residual() ? std::make_unique<Residuals>() : nullptr),
       own(OwnReduction::of(options)),
-      parts(std::move(pieces.parts)) {
+      parts(std::move(pieces.parts)),
+      average(std::move(pieces.average)) {
   if (use_.name().empty())
     throw_invalid(
         fmt::format("{}rank {} of this group has a reducer \"{}\" already: give this one another "
@@ -103,6 +91,8 @@ void ReducerState::cut_for(const ReducerOptions& options, const ReplicaPieces& b
                                         options.shard, name(), timeout, before.spares);
   if (auto* const part = optim::ModelPart::here()) part->add(cut);
 }
+
+bool ReducerState::is_local() const { return average && average->is_local(); }
 
 Future<Tensor> ReducerState::scatter(size_t b, Tensors gradients, const CollectiveOptions& options) const {
   const size_t own = own_buckets();
@@ -154,7 +144,7 @@ Future<void> ReducerState::told(size_t index, const std::shared_ptr<autograd::Pa
     if (is_new && known != calls_.end()) {
       at = std::make_shared<PassReduction>(shared_from_this(), pass, known->second, call);
     } else if (is_new) {
-      PassPlan plan{.tag = fmt::format("{}/pass {}", name(), number)};
+      PassPlan plan{.local = is_local(), .tag = fmt::format("{}/pass {}", name(), number)};
       if (const auto now = accumulating_.find(pass->context()); now != accumulating_.end())
         plan.reduces = false, plan.by_rows = now->second.rows.has_value(),
         plan.own = now->second.rows.value_or(1);

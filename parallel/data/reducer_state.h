@@ -26,6 +26,7 @@ constexpr const char* kIdle = "/others";  // ends tags of what goes for paramete
 struct PassPlan {
   bool reduces = true;
   double own = 1;        ///< what its gradients of parameters are multiplied by
+  bool local = false;    ///< they are this member's alone
   bool by_rows = false;  ///< that are not reduced: they wait for a reduce() that knows all rows
   double per_row = 1;    ///< what gradients that wait so are multiplied by
   std::string tag;       ///< the same on all members, and of no other pass
@@ -95,6 +96,8 @@ class ReducerState : public std::enable_shared_from_this<ReducerState> {
   bool is_whole(const Tensor& t) const {
     return std::ranges::any_of(parameters, [&](const Tensor& p) { return p.is_same(t); });
   }
+  /// Whether members learn by themselves now: passes leave what the mean of each one's rows gives.
+  bool is_local() const;
   /// Whether gradients are reduced to pieces: then buckets stay as they are cut.
   bool scatters() const { return cut && !cut->whole_gradients(); }
   /// As CutParameters has them, of any bucket.
@@ -151,6 +154,7 @@ class ReducerState : public std::enable_shared_from_this<ReducerState> {
   Tensors parameters;                                    ///< frozen ones, too, and proxies of those of parts
   std::shared_ptr<CutParameters> cut;                    ///< null: Shard::none
   const std::vector<std::shared_ptr<PartPieces>> parts;  ///< of the last buckets
+  const std::shared_ptr<const ParameterAverage> average;
   /// Reached by every pass. The gradient that backward() gives it is the number of its call; else it is 0.
   const Tensor anchor = leaf_of(zeros({1}, float64));
 

@@ -29,6 +29,7 @@ struct Joined {
   internal::parallel::ReplicaReducer reducer;
   SharedBuffers buffers = {};
   CutParts parts = {};
+  std::shared_ptr<ParameterAverage> average = {};
   bool divides = false;  // Shard::none does not
 };
 
@@ -132,7 +133,7 @@ struct Kept {
   bool stays = false;
   std::shared_ptr<CutParameters> cut = {};
   CutParts parts = {};
-  StateDict residuals = {};
+  StateDict residuals = {}, average = {};
 };
 
 Kept leave_before(const JoinOrder& order) {
@@ -140,10 +141,27 @@ Kept leave_before(const JoinOrder& order) {
   Kept kept;
   if (is_replica()) {
     const Joined& before = *all_joined().begin()->second;
-    kept = {true, before.reducer.cut(), before.parts, before.reducer.residuals()};
+    kept = {true, before.reducer.cut(), before.parts, before.reducer.residuals(),
+            before.average ? before.average->state() : StateDict()};
   }
   leave_all();
   return kept;
+}
+
+// Each context in which optimizers have stepped is one step.
+void count_step_of_replica(Actor&) {
+  for (const auto& [key, here] : all_joined())
+    if (here->average) here->average->count_step(frame().context);
+}
+
+std::shared_ptr<ParameterAverage> average_for(const JoinOrder& order, const Tensors& parameters,
+                                              const StateDict& kept) {
+  if (!order.average.on()) return nullptr;
+  auto average =
+      std::make_shared<ParameterAverage>(order.group, parameters, order.average, order.name + "/mean");
+  if (!kept.empty()) average->load_state(kept);
+  optim::ModelPart::here()->on_steps(count_step_of_replica);
+  return average;
 }
 
 CutParts parts_of(Actor& actor, const JoinOrder& order, const Kept& kept) {
@@ -179,14 +197,18 @@ Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
   const nn::HeldModule held{actor};
   if (held)
     for (const auto& [name, buffer] : held->named_buffers()) buffers.push_back(buffer);
+  auto average = average_for(order, parameters, kept.average);
   auto reduced = reduce == Per::step ? parts.pieces() : std::vector<std::shared_ptr<PartPieces>>();
-  const auto here = std::make_shared<Joined>(
-      Joined{order.group,
-             {order.group,
-              parameters,
-              options_in(order),
-              {.parts = std::move(reduced), .cut = std::move(kept.cut), .spares = order.spares}}});
+  const auto here = std::make_shared<Joined>(Joined{order.group,
+                                                    {order.group,
+                                                     parameters,
+                                                     options_in(order),
+                                                     {.parts = std::move(reduced),
+                                                      .cut = std::move(kept.cut),
+                                                      .average = average,
+                                                      .spares = order.spares}}});
   here->parts = parts;
+  here->average = std::move(average);
   here->reducer.load_residuals(kept.residuals);
   here->divides = shard != Shard::none;
   auto* const model = optim::ModelPart::here();
@@ -214,6 +236,7 @@ Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
   co_await taking;
   all.clear();
   here->parts.take();
+  if (here->average) here->average->begin_anew();
   const size_t rank = order.group.rank();
   if (rank > 0) draw_apart(held, mine, firsts, rank);
   if (order.buffers) here->buffers = SharedBuffers(std::move(buffers));
@@ -271,6 +294,7 @@ void load_state_dict(Actor& actor, const std::string& key, const StateDict& stat
   if (!held)
     throw_invalid("[data parallel] actor " + internal::actors::current_cell()->label() + " has no module");
   held->load_state_dict(here->parts.load_pieces(state));
+  if (here->average) here->average->begin_anew();
 }
 
 void set_accumulating(const std::string& key, bool on) { joined(key)->reducer.set_accumulating(on); }
@@ -296,6 +320,14 @@ void install_replicas(internal::actors::Worker& worker) {
 }
 
 void set_share(const std::string& key, double share) { joined(key)->parts.set_share(share); }
+
+std::shared_ptr<ParameterAverage> average_of(const std::string& key) {
+  if (auto average = joined(key)->average) return average;
+  throw_invalid("[data parallel] nothing averages the parameters of actor " +
+                internal::actors::current_cell()->label());
+}
+
+std::string reducer_name_of(const std::string& key) { return joined(key)->reducer->name(); }
 
 bool is_replica() { return !all_joined().empty(); }
 

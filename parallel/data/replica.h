@@ -7,6 +7,7 @@
 #include "collective/group.h"
 #include "core/graph/stateful.h"
 #include "parallel/data/gradient_reducer.h"
+#include "parallel/data/parameter_average.h"
 #include "parallel/sharded/rank_bytes.h"
 
 namespace troupe::parallel {
@@ -20,6 +21,7 @@ struct JoinOrder {
   std::string aggregation = "mean";
   int64_t shard = 0;               ///< a Shard
   int64_t gather = 0, reduce = 0;  ///< of parts: Per
+  Averaging average = {};          ///< of parameters, in the place of sums
   bool buffers = true;             ///< those of the first are sent before each forward pass
   bool spares = false;             ///< each updates the pieces of the one before it as well
   bool again = false;  ///< they leave the set that they are of, and have the same values, or get them later
@@ -56,6 +58,10 @@ void install_replicas(internal::actors::Worker& worker);
 bool is_replica();
 /// In a method of an actor that has joined a group under this key. Null: it has not.
 const internal::parallel::ReplicaReducer* reducer_of(const std::string& key);
+/// What averages its parameters, by the word of the driver. `invalid` if it has left, or nothing does.
+std::shared_ptr<ParameterAverage> average_of(const std::string& key);
+/// Its reducer's name, which begins tags.
+std::string reducer_name_of(const std::string& key);
 /// What gradients of its parts count for, in the sum over all replicas, from the next use of one on.
 void set_share(const std::string& key, double share);
 

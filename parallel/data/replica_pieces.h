@@ -8,10 +8,13 @@
 
 namespace troupe::parallel {
 
+class ParameterAverage;
+
 struct ReplicaPieces {
   std::vector<std::shared_ptr<PartPieces>> parts = {};  ///< whose gradients it reduces as well
   std::shared_ptr<CutParameters> cut = {};  ///< what it divided before, among others; null: nothing
-  bool spares = false;                      ///< each member updates pieces of the one before it
+  std::shared_ptr<const ParameterAverage> average = {};  ///< null: gradients are summed in each step
+  bool spares = false;                                   ///< each member updates pieces of the one before it
 };
 
 }  // namespace troupe::parallel

@@ -7,7 +7,8 @@ class DataParallel:
 
     net = troupe.DataParallel(model, cluster, shard="all"); net(x) is a future of the forward of all rows. Options: on (workers, for a
     module), buffers, first_bucket, bucket (bytes), compression ("bf16", "fp16", "topk(0.01)", "1bit", "powersgd(2)"),
-    aggregation ("mean", "median", "trimmed_mean(0.25)", "clipped_mean(1)"), shard ("none", "state", "gradients", "all": what replicas divide),
+    aggregation ("mean", "median", "trimmed_mean(0.25)", "clipped_mean(1)"), average_every (steps between two means of parameters, of replicas
+    that learn by themselves), average_after, outer_lr, outer_momentum, outer_nesterov, shard ("none", "state", "gradients", "all": what replicas divide),
     gather and reduce ("use", "step"), spare_pieces (1: each has those of the one before it, too, so that one that is lost can be
     replaced).
     """
@@ -41,6 +42,10 @@ class DataParallel:
     def mean(self, method, *args):
         """A future of the mean over all rows of what a method gives, such as a loss."""
         return self._core.mean(method, *args)
+
+    def average(self):
+        """Replicas that learn by themselves (average_every) take the mean of their parameters now."""
+        self._core.average()
 
     def accumulate(self):
         """with net.accumulate(): passes leave their gradients with the replicas; the next one sums them as well."""

@@ -105,12 +105,14 @@ struct LayoutFolder {
 };
 
 Losses replicas_run(const Checkpoints& checkpoints, size_t n, Shard shard, int64_t stop = kLayoutSteps,
-                    const parallel::Compression& compression = {}) {
+                    const parallel::Compression& compression = {}, const parallel::Averaging& average = {}) {
   manual_seed(3);
   auto cluster = Cluster::in_process(4, hosting<LayoutReplica>(), {.checkpoints = checkpoints});
   const auto workers = cluster->workers();
-  const parallel::DataParallelOptions options{
-      .buckets = {.first = 64, .others = 200}, .compression = compression, .shard = shard};
+  const parallel::DataParallelOptions options{.buckets = {.first = 64, .others = 200},
+                                              .compression = compression,
+                                              .average = average,
+                                              .shard = shard};
   const Group group(*cluster, {workers.begin(), workers.begin() + std::ptrdiff_t(n)});
   parallel::DataParallel<LayoutReplica> net(cluster->here(), group, options);
   optim::Distributed<optim::AdamW> optimizer(net, {.lr = 0.05});
@@ -194,7 +196,7 @@ TEST_CASE("a job of replicas goes on with other numbers of them, and other piece
 }
 
 TEST_CASE("replicas whose gradients travel compressed go on with what that has left out") {
-  for (const std::string text : {"topk(0.1)", "1bit", "fp16"}) {
+  for (const std::string text : {"topk(0.1)", "1bit", "powersgd(1)", "fp16"}) {
     INFO(text);
     const auto compression = parallel::Compression::parse(text);
     const auto whole = replicas_run({}, 3, Shard::none, kLayoutSteps, compression);
@@ -208,6 +210,21 @@ TEST_CASE("replicas whose gradients travel compressed go on with what that has l
         error_of([&] { (void)replicas_run(other.again, 2, Shard::none, kLayoutSteps, compression); });
     CHECK_THAT(e.what(), Contains(" is refused: ") && Contains("LayoutReplica#"));
   }
+}
+
+TEST_CASE("replicas that learn by themselves go on between two means, with the outer momentum") {
+  for (const int64_t every : {2, 3}) {
+    const parallel::Averaging average{.every = every, .outer_lr = 0.7, .outer_momentum = 0.9};
+    const auto whole = replicas_run({}, 3, Shard::none, kLayoutSteps, {}, average);
+    const LayoutFolder at;
+    (void)replicas_run(at.first, 3, Shard::none, 4, {}, average);
+    check_end(replicas_run(at.again, 3, Shard::none, kLayoutSteps, {}, average), whole, 0);
+  }
+  const LayoutFolder other;
+  (void)replicas_run(other.first, 3, Shard::none, 4, {}, {.every = 2, .outer_momentum = 0.9});
+  const Error e =
+      error_of([&] { (void)replicas_run(other.again, 3, Shard::none, kLayoutSteps, {}, {.every = 2}); });
+  CHECK_THAT(e.what(), Contains("of an outer optimizer with momentum") && Contains("write the outer_lr"));
 }
 
 TEST_CASE("a job goes on from a checkpoint of format 1, in which parameters of parts have other names") {

@@ -66,6 +66,24 @@ class Parallel(unittest.TestCase):
         with self.assertRaisesRegex(troupe.Error, 'did you mean "shard"'):
             troupe.DataParallel(model(), self.cluster, shart="all")
 
+    def test_replicas_learn_by_functions_and_by_means(self):
+        x, y = batch()
+        for options in ({"compression": "powersgd(1)"}, {"aggregation": "median"}, {"average_every": 1}):
+            net = troupe.DataParallel(model(), self.cluster, on=["w1", "w2"], **options)
+            opt, losses = troupe.optim.SGD(net, lr=0.1), []
+            for _ in range(4):
+                with self.cluster.context() as step:
+                    loss = F.cross_entropy(net(x), y)
+                    step.backward(loss)
+                    opt.step()
+                losses.append(loss.item())
+            self.assertLess(losses[3], losses[0])
+        net.average()
+        with self.assertRaisesRegex(troupe.Error, "nothing averages"):
+            troupe.DataParallel(model(), self.cluster, on=["w1", "w2"]).average()
+        with self.assertRaisesRegex(troupe.Error, "expected mean, or one of those"):
+            troupe.DataParallel(model(), self.cluster, on=["w1"], aggregation="medain")
+
     def test_accumulated_gradients_are_those_of_the_whole_batch(self):
         x, y = batch()
         net = troupe.DataParallel(model(), self.cluster, on=["w1", "w2"])

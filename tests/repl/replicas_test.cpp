@@ -86,7 +86,8 @@ TEST_CASE("in the shell a module has a replica on each worker") {
     assert(last < 0.1 * first)
     local two = data_parallel(nn.linear(3, 2), {on = {"w1", "w2"}, buffers = false, bucket = 100, compression = "bf16"})
     assert(#two == 2 and two:replicas()[1].worker == "w1" and two(x):get().shape[1] == 6)
-    for _, options in ipairs{{compression = "powersgd(1)"}, {aggregation = "median"}} do
+    for _, options in ipairs{{compression = "powersgd(1)"}, {aggregation = "median"},
+                          {average_every = 2, outer_lr = 0.7, outer_momentum = 0.5}} do
       local own = data_parallel(nn.linear(32, 16), options)
       local opt, losses = optim.sgd(own, {lr = 0.1}), {}
       for _ = 1, 10 do
@@ -98,6 +99,9 @@ TEST_CASE("in the shell a module has a replica on each worker") {
       end
       assert(losses[10] < 0.5 * losses[1])
     end
+    local apart = data_parallel(nn.linear(3, 2), {average_every = 3, average_after = 1})
+    apart(x):get()
+    apart:average()
   )lua") == "");
 }
 
@@ -143,6 +147,10 @@ TEST_CASE("in the shell replicas that cannot be say why") {
            {"data_parallel(nn.linear(3, 2), {aggregation = 'medain'})", "expected mean, or one of those"},
            {"data_parallel(nn.linear(3, 2), {compression = 'powersgd(0)'})",
             "expected a rank from 1 to 1024"},
+           {"data_parallel(nn.linear(3, 2), {average_every = -1})", "every -1 steps: expected 1 or more"},
+           {"data_parallel(nn.linear(3, 2), {outer_lr = 0.7})",
+            "every 1 or more: without it there is no mean"},
+           {"data_parallel(nn.linear(3, 2)):average()", "nothing averages these replicas"},
            {"data_parallel(nn.linear(3, 2), {shard = 'half'})", "expected none, state, gradients or all"},
            {"data_parallel({spawn('Scorer', 'w0')}, {shard = 'all'})(ops.ones({2, 3})):get()",
             "parallel::Sharded<...>"},

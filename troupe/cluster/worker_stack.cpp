@@ -12,6 +12,7 @@
 #include "net/sim/network.h"
 #include "net/socket/socket_transport.h"
 #include "parallel/data/replica.h"
+#include "parallel/data/replica_average.h"
 #include "parallel/mesh/actor_mesh.h"
 #include "parallel/pipeline/stage/stage_work.h"
 #include "parallel/server/consistency/staleness_metrics.h"
@@ -35,6 +36,7 @@ std::shared_ptr<internal::rref::RefTable> install_layers(internal::actors::Worke
   internal::collective::GroupEngine::of(worker).record_by(engine.group_gradients());
   internal::install_modules(worker);
   parallel::install_replicas(worker);
+  parallel::install_replica_average(worker);
   parallel::install_server_backups(worker);
   parallel::install_pipeline(worker);
   parallel::StalenessMetrics::install(worker);

@@ -41,6 +41,13 @@ class ModelPart {
   /// Called behind each step that a distributed optimizer makes here.
   void after_steps(void (*f)(Actor&)) { after_step_ = f; }
   void stepped(Actor& actor) const {
+    if (on_step_) on_step_(actor);
+    changed(actor);
+  }
+  /// Called behind those, too, and before that.
+  void on_steps(void (*f)(Actor&)) { on_step_ = f; }
+  /// What belongs to a step that is made, and changes parameters, is done.
+  void changed(Actor& actor) const {
     if (after_step_) after_step_(actor);
   }
 
@@ -88,6 +95,7 @@ class ModelPart {
   bool keeps_old_versions_ = false;
   bool stale_spares_ = false;
   void (*after_step_)(Actor&) = nullptr;
+  void (*on_step_)(Actor&) = nullptr;
   Tensors cut_;
   mutable internal::Mutex mutex_;
   std::vector<RankIn> groups_ TROUPE_GUARDED_BY(mutex_);

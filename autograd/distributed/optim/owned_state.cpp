@@ -1,4 +1,5 @@
 #include "autograd/distributed/optim/owned_state.h"
+#include "autograd/distributed/optim/state_of_steps.h"
 
 #include <malloc.h>
 
@@ -127,7 +128,7 @@ class Owned {
       add_all(to, rest_of(prefix) + "rng.", module->rng_state());
     }
     for (const auto& [prefix, s] : statefuls_)
-      if (!dynamic_cast<const optim::Optimizer*>(s)) add_all(to, prefix, s->state());
+      if (!is_of_steps(s)) add_all(to, prefix, s->state());
   }
   void load_forward(StateDict& from) {
     const NoGradGuard guard;
@@ -138,10 +139,13 @@ class Owned {
       module->load_rng_state(take_all(from, rest_of(prefix) + "rng."));
     }
     for (const auto& [prefix, s] : statefuls_)
-      if (!dynamic_cast<const optim::Optimizer*>(s)) s->load_state(take_all(from, prefix));
+      if (!is_of_steps(s)) s->load_state(take_all(from, prefix));
   }
 
  private:
+  static bool is_of_steps(const Stateful* s) {
+    return dynamic_cast<const optim::Optimizer*>(s) || dynamic_cast<const optim::StateOfSteps*>(s);
+  }
   static std::string rest_of(const std::string& prefix) { return prefix.empty() ? kHeld : prefix; }
 
   void find_modules(const void* actor, std::map<std::string, int>& counts) {

@@ -11,16 +11,7 @@ namespace troupe::parallel {
 /// Compression::parse(name), or "name(3)", is a way of reducing gradients of one's own from now on: `make`
 /// gets the 3, and may refuse it. Every worker registers it before replicas are made, and so does whoever
 /// makes them. `invalid` if the name is taken.
-///
-///   Task<Tensors> rounded(Bucket bucket) {
-///     Tensors sent;
-///     for (const Tensor& g : bucket.gradients()) sent.push_back(ops::round(g * 256).to(int32));
-///     const auto summing = bucket.all_reduce(sent);
-///     Tensors sums = co_await summing;
-///     for (Tensor& s : sums) s = s.to(float32) / 256;
-///     co_return sums;
-///   }
-///   register_compression("rounded", [](std::optional<double>) { return rounded; });
+/// docs/howto/data-parallel.md has one.
 void register_compression(const std::string& name,
                           internal::parallel::NamedFunctions<BucketReduction>::Make make);
 /// Null: there is no such name. `invalid` if its number is refused.

@@ -136,6 +136,10 @@ int replicas_grow(lua_State* L) {
   get<ReplicasObject>(L, 1)->grow(std::string(luaL_checkstring(L, 2)));
   return 0;
 }
+int replicas_average(lua_State* L) {
+  of(L).session().get(get<ReplicasObject>(L, 1)->average());
+  return 0;
+}
 int replicas_length(lua_State* L) {
   lua_pushinteger(L, static_cast<lua_Integer>(get<ReplicasObject>(L, 1)->size()));
   return 1;
@@ -179,6 +183,7 @@ void open_replicas(lua_State* L) {
                                 {"replace", guarded<replicas_replace>},
                                 {"shrink", guarded<replicas_shrink>},
                                 {"grow", guarded<replicas_grow>},
+                                {"average", guarded<replicas_average>},
                                 {"report", guarded<replicas_report>},
                                 {"state_dict", guarded<replicas_state>},
                                 {"load_state_dict", guarded<replicas_load_state>},

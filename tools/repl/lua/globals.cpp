@@ -51,7 +51,10 @@ constexpr HelpEntry kGlobals[] = {
      "Replicas of one model that stay equal and learn from their rows of each batch: actors, {a, b}, or a "
      "module, one on each worker. Options: on (workers, for a module), buffers, first_bucket, bucket "
      "(bytes), compression (bf16, fp16, topk(0.01), 1bit, powersgd(2)), aggregation (mean, median, "
-     "trimmed_mean(0.25), clipped_mean(1)), shard (none, state, gradients, all: what replicas divide; with "
+     "trimmed_mean(0.25), clipped_mean(1)), average_every (steps between two means of parameters, of "
+     "replicas "
+     "that learn by themselves), average_after, outer_lr, outer_momentum, outer_nesterov, shard (none, "
+     "state, gradients, all: what replicas divide; with "
      "all, each layer "
      "of a sequential is whole only while it runs), gather and reduce (use, step: how often a layer "
      "is gathered, and its gradients are summed, with all), spare_pieces (1: each has those of the one "
@@ -265,6 +268,8 @@ constexpr HelpEntry kMethods[] = {
      "Between two steps: the replica of that rank, from 0, lives on that worker from now on."},
     {"replicas:shrink", "n:shrink(rank)", "The same without one in its place."},
     {"replicas:grow", "n:grow(worker)", "The same with one more, as the last."},
+    {"replicas:average", "n:average()",
+     "Replicas that learn by themselves (average_every) take the mean of their parameters now."},
     {"replicas:report", "n:report() -> text",
      "What each replica keeps in how many bytes, and sent in the last step, beside what formulas say."},
     {"replicas:state_dict", "n:state_dict() -> table",
