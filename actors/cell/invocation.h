@@ -3,8 +3,10 @@
 #include <atomic>
 #include <coroutine>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <typeindex>
 
 #include "actors/calls/hand_over.h"
 #include "actors/calls/traffic.h"
@@ -67,6 +69,14 @@ class Invocation final : public Cancellable {
   }
   /// When the method began; TimePoint::min(): it has not.
   TimePoint began() const { return TimePoint(Duration(began_.load(std::memory_order_relaxed))); }
+  /// What upper layers keep with the call, one object of each type, as ActorCell::keep(). In its mailbox.
+  template <class T>
+  T& keep() const {
+    if (!kept_) kept_ = std::make_unique<std::map<std::type_index, std::shared_ptr<void>>>();
+    auto& object = (*kept_)[typeid(T)];
+    if (!object) object = std::make_shared<T>();
+    return *static_cast<T*>(object.get());
+  }
   /// What this_call::waits_for() said last; empty: nothing.
   std::string waits_for() const;
   void set_waits_for(std::string what);
@@ -101,6 +111,7 @@ class Invocation final : public Cancellable {
   std::atomic<int64_t> began_{TimePoint::min().time_since_epoch().count()};
   std::unique_ptr<std::string> waits_for_;  // under one mutex of all
   HandOverSlot hand_over_;
+  mutable std::unique_ptr<std::map<std::type_index, std::shared_ptr<void>>> kept_;
 };
 
 }  // namespace troupe::internal::actors

@@ -4,7 +4,10 @@
 
 #include <map>
 #include <numeric>
+#include <set>
 
+#include "actors/cell/actor_cell.h"
+#include "actors/cell/invocation.h"
 #include "actors/worker/start_task.h"
 #include "autograd/distributed/dist_engine.h"
 #include "autograd/waiting_step.h"
@@ -109,7 +112,14 @@ class PartUse final : public TensorStore {
 };
 
 struct PartUses {
+  /// In one call. All ranks come to the same parts in the same order, and so expect the same.
+  struct InCall {
+    std::weak_ptr<PartPieces> last;
+    std::set<const PartPieces*> seen;
+    std::map<const PartPieces*, PartPieces::Begun> ahead;  // that the call has not come to yet
+  };
   Per gather, reduce;
+  std::map<const PartPieces*, std::weak_ptr<PartPieces>> after = {};  // a part, in the last call
   uint64_t context = 0;
   std::map<uint64_t, Ref<PartUse>> last = {};  // of the calls in that context
   double share = 1;
@@ -122,6 +132,13 @@ std::shared_ptr<PartUses> new_part_uses(Per gather, Per reduce) {
 void set_share(PartUses& uses, double share) { uses.share = share; }
 
 namespace {
+
+// Null: the thread handles no call of an actor.
+PartUses::InCall* in_call(const PartUses& uses) {
+  const auto* call = frame().call ? &frame().call->outermost() : nullptr;
+  if (!call || !call->cell()) return nullptr;
+  return &call->keep<std::map<const PartUses*, PartUses::InCall>>()[&uses];
+}
 
 // What parts of this worker are gathered for all of a context. Thread-safe.
 class GatheredParts {
@@ -308,13 +325,33 @@ PartPieces::PartPieces(const Group& group, std::string name, std::vector<Paramet
 void PartPieces::regroup(const Group& group) {
   check_same_rank(group_, group);
   group_ = group;
+  uses_->after.clear();  // others have not seen the same calls
   forget_gathered();
 }
 
 PartPieces::Begun PartPieces::begin() {
+  auto* const call = in_call(*uses_);
+  if (!call) return begin_now();
+  if (call->seen.insert(this).second) {  // the second use of a part tells nothing of the next call's order
+    if (const auto before = call->last.lock()) uses_->after[before.get()] = weak_from_this();
+    call->last = weak_from_this();
+  }
+  auto ahead = call->ahead.extract(this);
+  return ahead.empty() || ahead.mapped().version != version() ? begin_now() : std::move(ahead.mapped());
+}
+
+void PartPieces::begin_next() {
+  auto* const call = in_call(*uses_);
+  const auto at = uses_->after.find(this);
+  const auto next = call && at != uses_->after.end() ? at->second.lock() : nullptr;
+  if (!next || call->seen.contains(next.get()) || call->ahead.contains(next.get())) return;
+  call->ahead[next.get()] = next->begin_now();
+}
+
+PartPieces::Begun PartPieces::begin_now() {
   const auto meetings = tp::MeetingsOfWorker::here("Sharded");
   const bool for_step = uses_->gather == Per::step && frame().context;
-  Begun use{meetings->next(group_, "gather", name_), version(), for_step, {}};
+  Begun use{meetings->next_of_layer(group_, "gather", name_), version(), for_step, {}};
   use.elements = for_step ? gather_for_step(*meetings) : gather(use.at);
   return use;
 }

@@ -43,6 +43,9 @@ class PartPieces final : public optim::ParameterPieces, public std::enable_share
     Future<Tensor> elements;  ///< all, one parameter behind the other
   };
   Begun begin();
+  /// This part has come: the gather of the part that followed it the last time begins, under what this one
+  /// computes.
+  void begin_next();
   /// What the function gives while the members are whole: `flat`, which has come for that use.
   Tensor run(const std::function<Tensor()>& f, Tensor flat, const Begun& use);
   /// All elements, one parameter behind the other.
@@ -88,6 +91,7 @@ class PartPieces final : public optim::ParameterPieces, public std::enable_share
   const char* word() const override { return "Shard::all"; }
 
  private:
+  Begun begin_now();
   static std::vector<Piece> pieces_of(const Tensor& elements, const std::vector<BucketCuts::Part>& parts,
                                       std::vector<Piece> none);
   Future<Tensor> scatter_in(const Group& group, Tensors gradients, const CollectiveOptions& options) const;

@@ -19,6 +19,7 @@ Task<Tensor> ShardedPart::use(std::function<Tensor()> f) {
   this_call::waits_for("the parameters of part " + part->name() + " from all replicas");
   Tensor flat = co_await begun.elements;
   this_call::waits_for("");
+  part->begin_next();
   co_return part->run(f, std::move(flat), begun);
 }
 

@@ -56,7 +56,7 @@ void Meetings::stop() {
   gone.swap(groups_);
 }
 
-Meeting Meetings::next(const Group& group, const char* what, std::string_view layer) {
+Meeting Meetings::next(const Group& group, const char* what, std::string_view layer, bool of_layer) {
   const Invocation* const call = frame().call ? &frame().call->outermost() : nullptr;
   if (frame().actor && !(call && call->cell()))
     throw_invalid(
@@ -76,8 +76,9 @@ Meeting Meetings::next(const Group& group, const char* what, std::string_view la
       alone = {.number = of.calls++};
       mine = &alone;
     }
+    const uint64_t count = of_layer ? mine->of_layers[std::string(layer)]++ : mine->conversions++;
     meeting = {named(of, *mine, gone),
-               mine->text() + ", " + what + " " + std::to_string(mine->conversions++) +
+               mine->text() + ", " + what + " " + std::to_string(count) +
                    (layer.empty() ? "" : " of " + std::string(layer)),
                mine->number};
     joint = mine->joint;

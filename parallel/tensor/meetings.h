@@ -51,7 +51,15 @@ class Meetings {
   /// Of the next conversion, called `what`, of the call that this thread handles; `layer` (may be empty) is
   /// for errors. Outside of actors each counts as a call. `invalid` in what an actor does besides calls, of
   /// which ranks know no order.
-  Meeting next(const Group& group, const char* what, std::string_view layer) TROUPE_EXCLUDES(mutex_);
+  Meeting next(const Group& group, const char* what, std::string_view layer) TROUPE_EXCLUDES(mutex_) {
+    return next(group, what, layer, false);
+  }
+  /// The same, counted among those of this layer alone: some ranks may begin it before another one that the
+  /// call comes to first.
+  Meeting next_of_layer(const Group& group, const char* what, std::string_view layer)
+      TROUPE_EXCLUDES(mutex_) {
+    return next(group, what, layer, true);
+  }
   /// Of what belongs to no call, in a context. No other one has that tag.
   Meeting at(const Group& group, const std::string& tag) TROUPE_EXCLUDES(mutex_);
   /// In a context: the call that this thread handles has that number in all groups, so that their ranks may
@@ -77,6 +85,7 @@ class Meetings {
     std::string kind = {};  // behind the number
     std::optional<JointId> joint = {};
     uint64_t conversions = 0;
+    std::map<std::string, uint64_t, std::less<>> of_layers = {};
     std::shared_ptr<std::vector<Future<void>>> checks = nullptr;
     std::string text() const { return "call " + std::to_string(number) + kind; }  // that tags begin with
   };
@@ -98,6 +107,8 @@ class Meetings {
     std::map<CallKey, Call> open = {};
     CallKey newest = {};
   };
+  Meeting next(const Group& group, const char* what, std::string_view layer, bool of_layer)
+      TROUPE_EXCLUDES(mutex_);
   Series series_of(const Call& call) const;
   OfGroup& of(const Group& group) TROUPE_REQUIRES(mutex_);
   Call& call_of(OfGroup& of, const internal::actors::Invocation& call) TROUPE_REQUIRES(mutex_);
