@@ -21,7 +21,7 @@ struct RankAddress {
 struct SentSignature {
   uint64_t collective = 0;
   uint64_t ranks = 0, root = 0;
-  std::vector<uint64_t> counts;
+  std::vector<uint64_t> counts;  ///< and behind them the hosts of the ranks, if the way depends on them
   std::string reduction;
   DType dtype = DType::float32;
   std::vector<Shape> shapes;
@@ -29,7 +29,6 @@ struct SentSignature {
   uint64_t piece = 0;
   bool on_devices = false;
   uint64_t context = 0;
-  HostOfRank hosts = {};
 };
 
 SentSignature to_wire(const Signature& s);

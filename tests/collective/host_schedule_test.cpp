@@ -94,7 +94,7 @@ TEST_CASE("between hosts goes what the formulas say, and less than without regar
         const HostOfRank hosts = is_mixed ? mixed(ranks, 7) : in_order(ranks);
         const size_t n = hosts.size(), root = c == Collective::broadcast ? n / 2 : 0;
         const HostCounts on = host_counts(hosts, n);
-        const Problem p = of_hosts(c, hosts, on.least * on.hosts * 12, root);
+        const Problem p = of_hosts(c, hosts, on.least * on.hosts * 4, root);
         CAPTURE(name(c), ranks, is_mixed);
         const auto busiest = [&](Way way) {
           const Outcome out = Interpreter(p, way, kOnePiece, given_to(p), 1).run();
@@ -117,7 +117,7 @@ TEST_CASE("what ranks on hosts send, and in how many rounds, is what the formula
       const HostOfRank hosts =
           in_order(std::vector<size_t>(static_cast<size_t>(count), static_cast<size_t>(each)));
       const size_t n = hosts.size();
-      const Problem p = of_hosts(c, hosts, 12 * n, n / 2);
+      const Problem p = of_hosts(c, hosts, 4 * n, n / 2);
       const Outcome out = Interpreter(p, Way::hierarchical, kOnePiece, given_to(p), 3).run();
       const Cost formula =
           cost(c, Way::hierarchical, n, static_cast<double>(p.elements()), host_counts(hosts, n));

@@ -24,7 +24,7 @@ namespace {
 
 Tensor of_rank(size_t rank, int64_t elements) {
   Generator random(rank + 1);
-  return randn({elements}, random);
+  return rand({elements}, random) - 0.5;
 }
 
 // It has its tensor before, and keeps the result: nothing else is sent meanwhile.
