@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "collective/schedule/schedule.h"
 #include "core/graph/node.h"
 #include "core/tensor/creation.h"
 #include "ops/ops.h"
+#include "parallel/server/compression/own_compression.h"
 
 namespace troupe::parallel {
 namespace {
@@ -118,6 +120,18 @@ std::optional<DType> wire_dtype(const Compression& how, DType own) {
   if (how.kind == Compression::Kind::fp16) return float16;
   if (how.kind == Compression::Kind::bf16) return bfloat16;
   return {};
+}
+
+double travelling_bytes(const Compression& how, const Shape& shape, DType dtype, size_t members) {
+  const auto item = static_cast<double>(item_size(dtype));
+  if (const auto wire = wire_dtype(how, dtype)) return static_cast<double>(shape.numel()) * item_size(*wire);
+  if (how.keeps_residual())  // each sends what it has to all others, as it is packed
+    return static_cast<double>(std::min(packed_bytes(how, shape.numel(), compute_dtype(dtype)),
+                                        static_cast<int64_t>(item) * shape.numel())) *
+           static_cast<double>(members) / 2;
+  if (how.kind == Compression::Kind::own && how.name.starts_with("powersgd"))
+    return static_cast<double>(power_sgd_elements(shape, power_sgd_rank(how.name))) * item;
+  return static_cast<double>(shape.numel()) * item;
 }
 
 Tensor pack_gradients(const Tensors& gradients, const Compression& how, Tensors& residual) {

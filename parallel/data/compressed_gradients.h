@@ -13,6 +13,9 @@ namespace troupe::parallel {
 /// The dtype that elements travel in, where each of them does; nothing: their own.
 std::optional<DType> wire_dtype(const Compression& how, DType own);
 
+/// Bytes of a gradient as an all_reduce over a ring would have to sum them, so that members send as much.
+double travelling_bytes(const Compression& how, const Shape& shape, DType dtype, size_t members);
+
 /// What a member brings of the gradients of a bucket, as pack() has them, in bytes. `residual`: of each
 /// gradient. Undefined gradients count for nothing.
 Tensor pack_gradients(const Tensors& gradients, const Compression& how, Tensors& residual);

@@ -71,7 +71,7 @@ ParameterAverage::ParameterAverage(Group group, const Tensors& parameters, const
   how_.check();
   if (!how_.on()) throw_invalid(std::string(kOfAverage) + "every 0 steps: expected 1 or more");
   for (const Tensor& p : parameters)
-    if (p.requires_grad()) parameters_.push_back(p);
+    if (p.requires_grad() || (p.is_leaf() && is_floating(p.dtype()))) parameters_.push_back(p);
   if (use_.name().empty())
     throw_invalid(
         fmt::format("{}rank {} of this group has a mean \"{}\" already: give this one another name, on all "
@@ -83,6 +83,7 @@ ParameterAverage::ParameterAverage(Group group, const Tensors& parameters, const
 ParameterAverage::Kinds ParameterAverage::kinds() const {
   Kinds all;
   for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (!parameters_[i].requires_grad()) continue;  // frozen now: a mean would round it
     const auto at = std::ranges::find_if(all, [&](const auto& kind) {
       const Tensor& first = parameters_[kind[0]];
       return first.dtype() == parameters_[i].dtype() && first.device() == parameters_[i].device();
@@ -118,8 +119,11 @@ void ParameterAverage::count_step(uint64_t context) {
 
 void ParameterAverage::take_mean(const Tensors& mean) {
   const NoGradGuard guard;
+  if (how_.outer_momentum != 0 && momenta_.empty())
+    for (const Tensor& a : anchors_) momenta_.push_back(zeros_like(a));
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& p = parameters_[i];
+    if (!mean[i].defined()) continue;
     if (!how_.has_outer()) {
       p.detach().copy_(mean[i]);
       continue;
@@ -127,9 +131,8 @@ void ParameterAverage::take_mean(const Tensors& mean) {
     const Tensor off = ops::sub(anchors_[i], mean[i].to(anchors_[i].dtype()));
     Tensor step = off;
     if (how_.outer_momentum != 0) {
-      momenta_.resize(parameters_.size());
       Tensor& momentum = momenta_[i];
-      momentum = momentum.defined() ? ops::add(ops::mul(momentum, how_.outer_momentum), off) : off;
+      momentum = ops::add(ops::mul(momentum, how_.outer_momentum), off);
       step = how_.nesterov ? ops::add(off, ops::mul(momentum, how_.outer_momentum)) : momentum;
     }
     anchors_[i] = ops::sub(anchors_[i], ops::mul(step, how_.outer_lr));
@@ -174,7 +177,9 @@ Task<void> ParameterAverage::take_from(size_t rank, std::string tag) {
     values.push_back(send(tag_of("value."), p.detach()));
     const Tensor like = how_.has_outer() ? p.detach().to(compute_dtype(p.dtype())) : Tensor();
     if (how_.has_outer()) anchors.push_back(send(tag_of(kOuterAnchor), mine ? anchors_[i] : like));
-    if (how_.outer_momentum != 0) momenta.push_back(send(tag_of(kOuterMomentum), mine ? momenta_[i] : like));
+    if (how_.outer_momentum != 0)
+      momenta.push_back(
+          send(tag_of(kOuterMomentum), mine && !momenta_.empty() ? momenta_[i] : zeros_like(like)));
   }
   const Tensor progress = co_await telling;
   Tensors came, new_anchors, new_momenta;

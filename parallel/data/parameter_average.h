@@ -46,8 +46,8 @@ struct Averaging {
 /// They send each other nothing but parameters, in each 16th step. State of the actor: in its checkpoints.
 class ParameterAverage final : public Stateful, public optim::StateOfSteps {
  public:
-  /// It is of those of the parameters that need gradients, the same on all members. `name`: of several in one
-  /// group, each has another.
+  /// Those that are frozen as a mean is taken stay as they are; the same on all members. `name`: of several
+  /// in one group, each has another.
   ParameterAverage(Group group, const Tensors& parameters, const Averaging& how,
                    const std::string& name = "average");
   ParameterAverage(const ParameterAverage&) = delete;

@@ -92,6 +92,14 @@ void ReducerState::cut_for(const ReducerOptions& options, const ReplicaPieces& b
   if (auto* const part = optim::ModelPart::here()) part->add(cut);
 }
 
+int64_t ReducerState::summed_bytes() const {
+  double sum = 0;
+  const Compression how = is_local() ? Compression() : compression;  // parameters travel whole
+  for (const Tensor& p : parameters)
+    if (p.requires_grad()) sum += travelling_bytes(how, p.shape(), p.dtype(), group.size());
+  return static_cast<int64_t>(sum);
+}
+
 bool ReducerState::is_local() const { return average && average->is_local(); }
 
 Future<Tensor> ReducerState::scatter(size_t b, Tensors gradients, const CollectiveOptions& options) const {

@@ -96,6 +96,8 @@ class ReducerState : public std::enable_shared_from_this<ReducerState> {
   bool is_whole(const Tensor& t) const {
     return std::ranges::any_of(parameters, [&](const Tensor& p) { return p.is_same(t); });
   }
+  /// What this member brings to the sums of a step, in bytes, as they would be if all went over a ring.
+  int64_t summed_bytes() const;
   /// Whether members learn by themselves now: passes leave what the mean of each one's rows gives.
   bool is_local() const;
   /// Whether gradients are reduced to pieces: then buckets stay as they are cut.

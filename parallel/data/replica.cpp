@@ -30,7 +30,8 @@ struct Joined {
   SharedBuffers buffers = {};
   CutParts parts = {};
   std::shared_ptr<ParameterAverage> average = {};
-  bool divides = false;  // Shard::none does not
+  bool divides = false;                                             // Shard::none does not
+  bool is_local() const { return average && average->is_local(); }  // what it sends is counted from a mean on
 };
 
 constexpr const char* kReplica = "replica";  // why norms leave something out
@@ -246,7 +247,7 @@ Task<int64_t> join_replicas(Actor& actor, JoinOrder order) {
 // Without elements: it counts for nothing wherever it is put.
 Tensor give_anchor(const std::string& key) {
   const auto here = joined(key);
-  if (!here->divides && here->buffers.all().empty()) count_sent_from_here();
+  if (!here->divides && here->buffers.all().empty() && !here->is_local()) count_sent_from_here();
   return here->reducer.anchor().slice(0, 0, 0);
 }
 
@@ -254,7 +255,7 @@ Task<void> take_buffers(std::string key, uint64_t number, bool record) {
   const auto here = joined(key);
   const Future<void> gathered = here->reducer->gathered();
   co_await gathered;
-  record ? count_sent_from_here() : count_sent_up_to_here();
+  if (!here->is_local()) record ? count_sent_from_here() : count_sent_up_to_here();
   if (here->buffers.all().empty()) co_return;
   Tensors brings = here->buffers.all();
   const bool first = here->group.rank() == 0;
@@ -270,7 +271,9 @@ Task<RankBytes> bytes(Actor& actor, std::string key) {
     const Future<void> gathered = joined(key)->reducer->gathered();
     co_await gathered;
   }
-  co_return rank_bytes(actor);
+  RankBytes out = rank_bytes(actor);
+  if (!key.empty()) out.summed = joined(key)->reducer.summed_bytes();
+  co_return out;
 }
 
 Task<StateDict> state_dict(Actor& actor, std::string key, uint64_t number) {

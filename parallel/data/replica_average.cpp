@@ -5,6 +5,7 @@
 #include "actors/actor.h"
 #include "autograd/distributed/optim/model_part.h"
 #include "parallel/data/replica.h"
+#include "parallel/sharded/rank_bytes.h"
 
 namespace troupe::parallel {
 namespace {
@@ -17,6 +18,7 @@ std::vector<int64_t> average_state(const std::string& key) {
 
 Task<void> average_replica(Actor& actor, std::string key, uint64_t number, int64_t from) {
   const auto average = average_of(key);
+  count_sent_from_here();
   const std::string tag = reducer_name_of(key) + "/mean " + std::to_string(number);
   if (from == kOfAll) {
     const auto averaging = average->average_as(tag);

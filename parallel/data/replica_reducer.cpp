@@ -18,6 +18,8 @@ void ReplicaReducer::load_residuals(const StateDict& residuals) const {
   if (const auto& left = reducer_.state_->residuals) left->load_state(residuals);
 }
 
+int64_t ReplicaReducer::summed_bytes() const { return reducer_.state_->summed_bytes(); }
+
 Tensor ReplicaReducer::anchor() const { return reducer_.state_->anchor; }
 
 void ReplicaReducer::set_accumulating(bool on) const {

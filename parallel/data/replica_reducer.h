@@ -30,6 +30,8 @@ class ReplicaReducer {
   /// What compression has left out of gradients so far; for a reducer of the same parameters.
   StateDict residuals() const;
   void load_residuals(const StateDict& residuals) const;
+  /// RankBytes::summed.
+  int64_t summed_bytes() const;
   /// A pass that comes from elsewhere reaches all parameters by this one, which has no elements that count.
   Tensor anchor() const;
   /// A driver accumulates in the context of the call.

@@ -103,8 +103,9 @@ RankBytes expected_of(const std::vector<RankBytes>& replicas, size_t r, const Sh
   // The sums for a spare piece come from the member that has it, once for each reduction.
   const double of_spares =
       !ways.spares || !cuts_gradients ? 0 : ((ways.reduce == Per::use ? uses : 1) * parts + others) / n;
-  const double sends =
-      (of_parts * parts + (ways.shard == Shard::state ? 3 : 2) * others) * (n - 1) / n + of_spares;
+  const double summed = has.summed < 0 ? others : static_cast<double>(has.summed);
+  const double of_others = (cuts_gradients ? others : 2 * summed) + (ways.shard == Shard::none ? 0 : others);
+  const double sends = (of_parts * parts + of_others) * (n - 1) / n + of_spares;
   const auto whole_bytes = [](double bytes) { return static_cast<int64_t>(bytes); };
   RankBytes out = has;
   const double pieces = (ways.spares ? 2 : 1) / n;

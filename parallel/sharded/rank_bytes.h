@@ -19,8 +19,12 @@ struct RankBytes {
   int64_t parameters = 0;  ///< that it keeps between steps
   int64_t gradients = 0;   ///< that it has after a pass, if all parameters have one
   int64_t state = 0;       ///< of its optimizers, as it is now
+  /// What it brings to sums over replicas in a step, of parameters that are not divided: compressed as it
+  /// travels. -1: as many bytes as they have.
+  int64_t summed = -1;
   /// What its worker has sent in operations of groups since the actor's last step began, until calls that
-  /// record nothing came; 0 before the first. Measured; without what devices send each other.
+  /// record nothing came; 0 before the first. Of replicas that learn by themselves, since their last mean
+  /// began: in as many steps as there are between two. Measured; without what devices send each other.
   int64_t sent = 0;
   /// Of that, what formulas say of its conversions over ranks (parallel/tensor/convert.h).
   int64_t converted = 0;

@@ -34,6 +34,7 @@ struct AverageNet : nn::Layer {
 
 struct AverageActor : nn::ModuleActor<AverageNet> {
   Tensor loss(Tensor x, Tensor y) { return mse_loss(net(x), y); }
+  void freeze(bool on) { net.hidden.weight.requires_grad_(!on); }
   std::vector<Tensor> values() {
     std::vector<Tensor> all;
     for (const Tensor& p : parameters()) all.push_back(p.detach().clone_data());
@@ -48,8 +49,8 @@ struct AverageActor : nn::ModuleActor<AverageNet> {
     for (Stateful* s : Stateful::made_by(internal::actors::current_cell().get()))
       if (dynamic_cast<ParameterAverage*>(s)) s->load_state(state);
   }
-  static constexpr auto remote = methods<&AverageActor::loss, &AverageActor::values, &AverageActor::progress,
-                                         &AverageActor::load_progress>;
+  static constexpr auto remote = methods<&AverageActor::loss, &AverageActor::freeze, &AverageActor::values,
+                                         &AverageActor::progress, &AverageActor::load_progress>;
 };
 
 constexpr int64_t kRows = 12;
@@ -221,6 +222,24 @@ TEST_CASE(
   for (const auto& [name, t] : progress(2)) CHECK(bit_equal(t, progress(0).at(name)));
   step(8);
   CHECK_FALSE(equal());
+}
+
+TEST_CASE("what is frozen as a mean is taken stays as it is, and is part of later ones") {
+  Averaged averaged({.every = 1, .outer_lr = 0.7, .outer_momentum = 0.9}, {.lr = 0.1});
+  auto& net = *averaged.net;
+  const auto freeze = [&](bool on) {
+    for (const auto& r : net.replicas()) r.call<&AverageActor::freeze>(on).get();
+  };
+  const auto value = [&] { return net.state_dict().get().at("hidden.weight"); };
+  freeze(true);
+  const Tensor before = value();
+  for (uint64_t i = 0; i < 3; ++i) averaged.step(rows_of(6, i), rows_of(3, i));
+  CHECK(bit_equal(value(), before));
+  freeze(false);
+  averaged.step(rows_of(6, 3), rows_of(3, 3));
+  CHECK_FALSE(bit_equal(value(), before));
+  const auto values = averaged.values();
+  for (const Tensors& own : values) CHECK(bit_equal(own[0], values[0][0]));
 }
 
 TEST_CASE("the order of a mean is that of those who were with the last one") {

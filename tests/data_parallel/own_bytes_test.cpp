@@ -78,6 +78,8 @@ TEST_CASE("a step by PowerSGD sends two factors of each matrix") {
   INFO("sent " << got << ", by the formula " << want << ", whole " << rings(2) * kWhole);
   CHECK(got > want);
   CHECK(got < want * 1.15 + 2000);  // headers of some dozen messages
+  const ReplicasReport report = world.cluster.await(world.net->report()).value();
+  CHECK(2 * double(report.expected(0).sent) == want);
 }
 
 TEST_CASE("a median sends what a sum over a ring sends") {
@@ -101,4 +103,9 @@ TEST_CASE("replicas that learn by themselves send their parameters once in so ma
   CHECK(got < want * 1.05);
   CHECK(world.per_step(1) > rings(n) * kWhole);  // the mean
   CHECK(world.per_step(4) < 2000);               // that all are there
+  const ReplicasReport report = world.cluster.await(world.net->report()).value();
+  for (size_t r = 0; r < n; ++r) {
+    CHECK(double(report.expected(r).sent) == Approx(rings(n) * kWhole / double(n)).epsilon(1e-6));
+    CHECK(double(report.replicas[r].sent) == Approx(double(report.expected(r).sent)).epsilon(0.02));
+  }
 }

@@ -368,6 +368,86 @@ TEST_CASE("a function of one's own that fails fails the pass of all, and the nex
   for (const auto& w : learning.cluster->workers()) CHECK(learning.cluster->metrics(w)["collectives"] == 0);
 }
 
+namespace {
+
+// Rank by rank.
+struct RankLearner : nn::ModuleActor<Two> {
+  void join(Group of, std::string aggregation) {
+    group = of;
+    reducer.emplace(group, parameters(), ReducerOptions{.aggregation = aggregation});
+  }
+  Task<double> pass(Tensor x, Tensor y) {
+    const auto running = reducer->backward(mse_loss(net(x), y), double(x.size(0)));
+    co_return co_await running;
+  }
+  Tensor gradient() { return autograd::context_gradient(net.out.weight); }
+  Task<std::vector<Tensor>> ruled(Tensor x, std::string name, std::string tag) {
+    AggregationRule rule = aggregation_named(name);
+    if (group.rank() == 1 && tag == "fails")
+      rule = [](const Tensor&) -> Tensor { throw_error(ErrorKind::failed, "[rule] no idea"); };
+    const auto ruling = aggregate(group, {x, x * 2.}, rule, tag);
+    const Tensors came = co_await ruling;
+    co_return std::vector<Tensor>(came.begin(), came.end());
+  }
+  Group group;
+  std::optional<GradientReducer> reducer;
+  static constexpr auto remote =
+      methods<&RankLearner::join, &RankLearner::pass, &RankLearner::gradient, &RankLearner::ruled>;
+};
+
+}  // namespace
+
+TEST_CASE("rank by rank a rule is of members that have as many rows, and of tensors of any group") {
+  auto cluster = Cluster::in_process(3, hosting<RankLearner>());
+  std::vector<RRef<RankLearner>> members;
+  for (size_t r = 0; r < 3; ++r) members.push_back(cluster->spawn<RankLearner>(r));
+  for (auto& m : members) m.call<&RankLearner::join>(Group(members), "median").get();
+  const Tensor x = batch(12, 16, 1), y = batch(12, 10, 2);
+  const auto pass = [&](const std::vector<int64_t>& cuts) {
+    std::vector<Future<double>> asked;
+    for (size_t r = 0; r < 3; ++r)
+      asked.push_back(members[r].call<&RankLearner::pass>(x.slice(0, cuts[r], cuts[r + 1]),
+                                                          y.slice(0, cuts[r], cuts[r + 1])));
+    std::vector<Result<double>> out;
+    for (const auto& a : asked) out.push_back(a.wait());
+    return out;
+  };
+  {
+    autograd::Context step(*cluster);
+    const auto refused = pass({0, 4, 9, 12});
+    for (size_t r = 0; r < 3; ++r) {
+      REQUIRE_FALSE(refused[r].ok());
+      CHECK_THAT(refused[r].error().message(), Contains("median counts members alike"));
+      CHECK_FALSE(members[r].call<&RankLearner::gradient>().get().defined());
+    }
+    for (const auto& r : pass({0, 4, 8, 12})) CHECK(r.ok());
+    Two model;
+    const auto each = of_each(model, x, y, 3);
+    const Tensor all = ops::stack({each[0][2], each[1][2], each[2][2]}, 0);
+    CHECK(difference(members[2].call<&RankLearner::gradient>().get(), ops::sort(all, 0).values.select(0, 1),
+                     1e-9, 1e-12) == "");
+  }
+  const auto ruled = [&](const std::string& name, const std::string& tag) {
+    std::vector<Future<std::vector<Tensor>>> asked;
+    for (size_t r = 0; r < 3; ++r)
+      asked.push_back(members[r].call<&RankLearner::ruled>(arange(5).to(float64) * double(r * r), name, tag));
+    std::vector<Result<std::vector<Tensor>>> out;
+    for (const auto& a : asked) out.push_back(a.wait());
+    return out;
+  };
+  for (const auto& r : ruled("median", "one")) {
+    CHECK(bit_equal(r.value()[0], arange(5).to(float64)));
+    CHECK(bit_equal(r.value()[1], arange(5).to(float64) * 2.));
+  }
+  for (const auto& r : ruled("median", "fails")) {
+    REQUIRE_FALSE(r.ok());
+    CHECK_THAT(r.error().message(), Contains("[rule] no idea"));
+  }
+  for (const auto& r : ruled("clipped_mean(1)", "two"))
+    CHECK(r.value()[0].to_vector<double>()[1] == Approx(2. / 3));
+  nothing_left(*cluster);
+}
+
 TEST_CASE("names and numbers of own functions are checked") {
   const auto compression = [](const std::string& text) {
     return error_of([&] { (void)Compression::parse(text); }).message();

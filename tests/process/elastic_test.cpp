@@ -77,7 +77,8 @@ TEST_CASE("a worker that is killed in the course of a step that is decided takes
 }
 
 TEST_CASE("passes that add up and gradients that travel compressed are as undisturbed", "[process]") {
-  const std::string how = GENERATE("ACCUMULATE=1", "COMPRESSION=topk(0.2)", "COMPRESSION=1bit");
+  const std::string how =
+      GENERATE("ACCUMULATE=1", "COMPRESSION=topk(0.2)", "COMPRESSION=1bit", "COMPRESSION=powersgd(1)");
   CAPTURE(how);
   Launcher calm(command({"-n", "4", "--elastic"}), {how});
   REQUIRE(calm.exit_code() == 0);
@@ -87,6 +88,21 @@ TEST_CASE("passes that add up and gradients that travel compressed are as undist
   CHECK(code == 0);
   CHECK(numbers(run) == numbers(calm));
   CHECK(numbers(run) != undisturbed());
+}
+
+TEST_CASE("replicas that learn by themselves go on, and take their mean, when others are killed",
+          "[process]") {
+  const std::string how =
+      GENERATE("PLAN=6:w1:forward;7:w2:backward;12:w4:commit", "PLAN=9:w3:prepare", "DIES=2:40", "DIES=2:47",
+               "DIES=2:54", "DIES=2:61");  // some of these in a mean
+  CAPTURE(how);
+  Launcher run(command({"-n", "4", "--elastic"}), {"AVERAGE=3", how});
+  const int code = run.exit_code();
+  INFO(run.output << run.errors);
+  CHECK(code == 0);
+  CHECK(run.lines("step ").size() == 20);
+  CHECK(run.lines("equal").size() == 1);
+  CHECK_THAT(run.errors, Contains(" is lost: "));
 }
 
 TEST_CASE("pieces of a replica that is killed are at the one behind it", "[process]") {

@@ -24,6 +24,8 @@ std::string own_compressions();
 /// with error feedback, and the factor of the last pass as the start. Tensors of more dimensions are
 /// [first, all others]. Those that would not be half as large travel whole.
 BucketReduction power_sgd(std::optional<double> rank);
+/// The rank in "powersgd(2)".
+int64_t power_sgd_rank(const std::string& text);
 /// Elements that a member brings to the sums for a gradient of that shape.
 int64_t power_sgd_elements(const Shape& shape, int64_t rank);
 

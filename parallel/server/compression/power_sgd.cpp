@@ -103,6 +103,10 @@ Task<Tensors> reduce_by_factors(Bucket bucket, int64_t rank) {
 
 }  // namespace
 
+int64_t power_sgd_rank(const std::string& text) {
+  return static_cast<int64_t>(internal::parallel::name_and_number(text, "[compression]").second.value_or(1));
+}
+
 int64_t power_sgd_elements(const Shape& shape, int64_t rank) {
   const Factors f = factors_of(shape, rank);
   return f.rank ? (f.rows + f.columns) * f.rank : shape.numel();

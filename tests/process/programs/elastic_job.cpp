@@ -3,7 +3,8 @@
 // killed from outside. DIES=2:57: the worker that was started as w2 dies as it sends for the 57th time since
 // its first forward pass. DEVICE=cuda: of replicas. MESH=1: pipelines, two replicas of two stages.
 // LEAVES=w2: that one is asked to end before the first step. ACCUMULATE=1: three passes in a step.
-// COMPRESSION: of gradients. Prints losses and the final state, so that runs can be compared.
+// COMPRESSION: of gradients. AVERAGE=3: replicas learn by themselves for 3 steps. Prints losses and the final
+// state, so that runs can be compared.
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -199,15 +200,32 @@ std::vector<Place> places_in(Cluster& cluster) {
   return {all.begin() + (variable("ON_DRIVER", "0") == "1" ? 0 : 1), all.end()};
 }
 
+// Replicas that have taken their mean at last are equal.
+template <class Net>
+void check_mean(parallel::DataParallel<Net>& net) {
+  net.average().get();
+  const StateDict first = nn::remote_state_dict(net.replicas()[0]).get();
+  for (const auto& r : net.replicas())
+    for (const auto& [name, t] : nn::remote_state_dict(r).get())
+      if (!bit_equal(t, first.at(name)) && name.find("running") == std::string::npos)
+        throw std::runtime_error(name + " of " + r.str() + " is not that of the first");
+  std::printf("equal\n");
+}
+
 template <class Net>
 void train_as(Cluster& cluster, parallel::Shard shard) {
   Leave leave(cluster);
   manual_seed(1);
-  parallel::DataParallel<Net> net(cluster.here(), Group(cluster, places_in(cluster)),
-                                  parallel::DataParallelOptions{.compression = parallel::Compression::parse(
-                                                                    variable("COMPRESSION", "none")),
-                                                                .shard = shard,
-                                                                .spare_pieces = 1});
+  const bool averages = variable("AVERAGE", "0") != "0";
+  parallel::DataParallel<Net> net(
+      cluster.here(), Group(cluster, places_in(cluster)),
+      parallel::DataParallelOptions{
+          .compression = parallel::Compression::parse(variable("COMPRESSION", "none")),
+          .average = {.every = std::stoll(variable("AVERAGE", "0")),
+                      .outer_lr = averages ? 0.7 : 1,
+                      .outer_momentum = averages ? 0.9 : 0},
+          .shard = shard,
+          .spare_pieces = 1});
   optim::Distributed<optim::Adam> optimizer(net, {.lr = 3e-3});
   Job job(cluster);
   leave();
@@ -241,6 +259,7 @@ void train_as(Cluster& cluster, parallel::Shard shard) {
     std::printf("members %zu\n", net.size());
     std::fflush(stdout);
   }
+  if (averages) check_mean(net);
   StateDict state = net.state_dict().get();
   const auto of_optimizer = optimizer.state();
   for (size_t i = 0; i < of_optimizer.size(); ++i)
