@@ -60,7 +60,7 @@ class PartPieces final : public optim::ParameterPieces, public std::enable_share
   Tensors unpack(const Tensor& came) const;
   /// The leaves that those are of.
   Tensors leaves() const;
-  /// Of the elements: a step makes another one.
+  /// Counts what has written the elements.
   uint32_t version() const { return elements_.version(); }
 
   const Group& group() const { return group_; }

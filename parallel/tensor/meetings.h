@@ -54,7 +54,7 @@ class Meetings {
   Meeting next(const Group& group, const char* what, std::string_view layer) TROUPE_EXCLUDES(mutex_) {
     return next(group, what, layer, false);
   }
-  /// The same, counted among those of this layer alone: some ranks may begin it before another one that the
+  /// Conversions of this layer alone are counted: some ranks may begin this one before another one that the
   /// call comes to first.
   Meeting next_of_layer(const Group& group, const char* what, std::string_view layer)
       TROUPE_EXCLUDES(mutex_) {
