@@ -36,12 +36,13 @@ JointId joint_id(WorkerId from, uint64_t number, uint64_t method) {
 }  // namespace
 
 void Meeting::count_sum(int64_t bytes) const {
-  using internal::collective::Collective;
-  const auto size = static_cast<size_t>(bytes);
-  const auto way = internal::collective::choose({Collective::all_reduce, group.size(), size}).way;
+  namespace collective = internal::collective;
+  constexpr auto kSum = collective::Collective::all_reduce;
+  const collective::HostCounts on =
+      collective::host_counts(collective::counted(collective::hosts_of(group)), group.size());
+  const auto way = collective::choose({kSum, group.size(), static_cast<size_t>(bytes), on}).way;
   count(static_cast<int64_t>(
-      internal::collective::cost(Collective::all_reduce, way, group.size(), static_cast<double>(size))
-          .elements));
+      collective::cost(kSum, way, group.size(), static_cast<double>(bytes), on).elements));
 }
 
 Meetings::~Meetings() {
