@@ -46,8 +46,8 @@ struct Averaging {
 /// They send each other nothing but parameters, in each 16th step. State of the actor: in its checkpoints.
 class ParameterAverage final : public Stateful, public optim::StateOfSteps {
  public:
-  /// Those that are frozen as a mean is taken stay as they are; the same on all members. `name`: of several
-  /// in one group, each has another.
+  /// A parameter that is frozen as a mean is taken stays as it is; the same on all members. `name`: of
+  /// several in one group, each has another.
   ParameterAverage(Group group, const Tensors& parameters, const Averaging& how,
                    const std::string& name = "average");
   ParameterAverage(const ParameterAverage&) = delete;
