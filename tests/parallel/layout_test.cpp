@@ -131,7 +131,7 @@ TEST_CASE("what is no layout is refused, with its name, key and value") {
 TEST_CASE("a key that nothing read is refused, and what would be read is said") {
   CHECK(layout_error(R"({"shard": "all"})") ==
         "[layout] here: nothing in this program reads \"shard\"; it reads: \"checkpoint\", \"chunks\", "
-        "\"cuts\", \"micro_batches\", \"most_live\", \"policies\", \"schedule\", \"stages\"");
+        "\"cuts\", \"micro_batches\", \"most_live\", \"policies\", \"schedule\", \"slices\", \"stages\"");
   CHECK(
       layout_error(R"({"policies": {"words": "async"}})") ==
       "[layout] here: \"policies\" names \"words\", which this program does not serve; it serves: \"bias\", "

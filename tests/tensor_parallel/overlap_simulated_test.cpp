@@ -5,6 +5,7 @@
 #include <deque>
 #include <optional>
 
+#include "parallel/data/gradient_reducer.h"
 #include "parallel/pipeline/pipelines.h"
 #include "parallel/sharded/sharded.h"
 #include "rref/ref_table.h"
@@ -112,6 +113,27 @@ struct Replicas {
   const Tensor x = ones({2, kLayerWidth});
 };
 
+// A parameter of 16 KiB for each layer, in a bucket of its own.
+struct Bucketed : Actor {
+  explicit Bucketed(RRef<Elsewhere> where) : other(where) {
+    for (size_t i = 0; i < kLayers; ++i) weights.push_back(full({4096}, 0.01).requires_grad_());
+  }
+  void join(Group group) {
+    reducer.emplace(group, weights,
+                    parallel::ReducerOptions{.buckets = {.first = 16 << 10, .others = 16 << 10}});
+  }
+  Task<double> backward(Tensor x) {
+    const autograd::Context own;
+    for (const Tensor& w : weights) x = Takes::apply(ops::mean(w) * x, other);
+    const auto running = reducer->backward(x, 1);
+    co_return co_await running;
+  }
+  RRef<Elsewhere> other;
+  Tensors weights;
+  std::optional<parallel::GradientReducer> reducer;
+  static constexpr auto remote = methods<&Bucketed::join, &Bucketed::backward>;
+};
+
 }  // namespace
 
 TEST_CASE("parts are gathered under the layers before them") {
@@ -136,4 +158,26 @@ TEST_CASE("a step waits for the first gather and the last sum, and for what no l
   CHECK(then >= least);
   CHECK(then <= 1.25 * least);
   CHECK(first - then >= 0.75 * (kLayers - 1) * part);
+}
+
+TEST_CASE("buckets are summed under the rest of the backward pass") {
+  SimCluster cluster(1, 5, hosting<Bucketed, Elsewhere>());
+  std::vector<RRef<Bucketed>> members;
+  for (size_t r = 0; r < 2; ++r)
+    members.push_back(cluster.spawn<Bucketed>(0, 1 + r, cluster.spawn<Elsewhere>(0, 3 + r)));
+  const Group group(members);
+  for (auto& m : members) cluster.await(m.call<&Bucketed::join>(group)).value();
+  cluster.network().set_faults({.delay = 1ms, .bytes_per_second = 1e6});
+  const auto pass = [&] {
+    const Duration before = cluster.now();
+    std::vector<Future<double>> asked;
+    for (auto& m : members) asked.push_back(m.call<&Bucketed::backward>(tensor(1.0F)));
+    for (auto& a : asked) (void)cluster.await(a).value();
+    return std::chrono::duration<double, std::milli>(cluster.now() - before).count();
+  };
+  pass();
+  const double took = pass(), bucket = 16.4 + 1, layer = 2.0 * kHops;
+  CAPTURE(took);
+  CHECK(took >= kLayers * layer + bucket);  // of the last one nothing is hidden
+  CHECK(took <= 1.25 * (kLayers * layer + bucket));
 }
