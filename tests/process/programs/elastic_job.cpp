@@ -2,9 +2,9 @@
 // norms. PLAN=5:w2:forward;9:w1:backward says who dies in which step, and where; without it, whoever is
 // killed from outside. DIES=2:57: the worker that was started as w2 dies as it sends for the 57th time since
 // its first forward pass. DEVICE=cuda: of replicas. MESH=1: pipelines, two replicas of two stages.
-// LEAVES=w2: that one is asked to end before the first step. ACCUMULATE=1: three passes in a step.
-// COMPRESSION: of gradients. AVERAGE=3: replicas learn by themselves for 3 steps. Prints losses and the final
-// state, so that runs can be compared.
+// UNTIL_BACK=1: until replicas that have gone are back. LEAVES=w2: that one is asked to end
+// before the first step. ACCUMULATE=1: three passes in a step. COMPRESSION: of gradients. AVERAGE=3:
+// replicas learn by themselves for 3 steps. Prints losses and the final state, so that runs can be compared.
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -195,6 +195,18 @@ struct Leave {
   std::optional<RRef<Leaver>> leaver;
 };
 
+// Whether members have gone, and as many are there again.
+struct Back {
+  bool operator()(size_t members) {
+    most = std::max(most, members);
+    fewer |= members < most;
+    return asked && fewer && members == most;
+  }
+  const bool asked = variable("UNTIL_BACK", "0") == "1";
+  size_t most = 0;
+  bool fewer = false;
+};
+
 std::vector<Place> places_in(Cluster& cluster) {
   const auto all = cluster.workers();
   return {all.begin() + (variable("ON_DRIVER", "0") == "1" ? 0 : 1), all.end()};
@@ -231,6 +243,7 @@ void train_as(Cluster& cluster, parallel::Shard shard) {
   leave();
   const int64_t steps = std::stoll(variable("STEPS", "20")), n = 24;
   double sum = 0;
+  Back back;
   Keep keep{"sum", sum};
   for (const int64_t step : job.steps(steps)) {
     double loss = 0, norm = 0;
@@ -258,6 +271,7 @@ void train_as(Cluster& cluster, parallel::Shard shard) {
     std::printf("step %lld loss %.17g norm %.17g sum %g\n", static_cast<long long>(step), loss, norm, sum);
     std::printf("members %zu\n", net.size());
     std::fflush(stdout);
+    if (back(net.size())) break;
   }
   if (averages) check_mean(net);
   StateDict state = net.state_dict().get();
@@ -280,6 +294,7 @@ void train_pipelines(Cluster& cluster) {
   Job job(cluster);
   leave();
   const int64_t steps = std::stoll(variable("STEPS", "20")), n = 24;
+  Back back;
   for (const int64_t step : job.steps(steps)) {
     double loss = 0, norm = 0;
     job.attempt([&] {
@@ -294,6 +309,7 @@ void train_pipelines(Cluster& cluster) {
     std::printf("step %lld loss %.17g norm %.17g\n", static_cast<long long>(step), loss, norm);
     std::printf("members %zu\n", train.members().size());
     std::fflush(stdout);
+    if (back(train.members().size())) break;
   }
   StateDict state;
   for (size_t i = 0; i < model.actors().size(); ++i)
