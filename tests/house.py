@@ -17,7 +17,7 @@ LIMITS = {
     "objects of a thread": 25,
     "singletons that are never freed": 12,
     "attachments by string": 0,
-    "comments that begin in the middle of a sentence": 962,
+    "comments that begin in the middle of a sentence": 961,
 }
 START = re.compile(r"^(?:template\s*<[^;{]*>\s*)?(?:class|struct)\s+(?:\[\[\w+\]\]\s*)?((?:\w+::)*\w+)(?:\s+final)?\s*(?::[^;{]*)?\{", re.M)
 
