@@ -8,6 +8,7 @@
 
 #include "actors/cell/call_inline.h"
 #include "autograd/checkpoint.h"
+#include "core/codec/codec.h"
 
 namespace troupe::parallel {
 
