@@ -140,7 +140,7 @@ std::string text_of(Because because, const Setting& s) {
   return {};
 }
 
-// What goes between hosts, where ranks share some.
+// Bytes that go between hosts, where ranks share some.
 std::string text_of_hosts(const Setting& s, Way way) {
   if (s.on.hosts < 2 || s.collective == Collective::barrier) return "";
   if (s.on.most < 2) return way == Way::direct ? fmt::format("; {} hosts share no memory", s.on.hosts) : "";

@@ -21,8 +21,8 @@ struct Cost {
 /// The formulas. `elements`: those of the problem (of all blocks together). Hosts that have as many ranks as
 /// each other.
 Cost cost(Collective c, Way way, size_t ranks, double elements, const HostCounts& on = {});
-/// What the busiest host sends to the others, where ranks of a host follow each other. (By trees, doubling
-/// and halving about that, or less.)
+/// Elements that the busiest host sends to the others, where ranks of a host follow each other. (By trees,
+/// doubling and halving about that, or less.)
 double leaves_host(Collective c, Way way, size_t ranks, double elements, const HostCounts& on);
 
 /// All that the choice depends on: nothing that one rank alone knows, so that all ranks choose alike.
@@ -34,7 +34,7 @@ struct Setting {
   std::optional<Way> way = {};      ///< that somebody asks for
   std::optional<Links> links = {};  ///< of several hosts, if all have measured them
 };
-/// What an operation of that setting takes by such links, about. In blocks some of it goes at once.
+/// The time that an operation of that setting takes by such links, about. In blocks some of it goes at once.
 double seconds_by(const Setting& s, Way way, const Links& links);
 struct Choice {
   Way way = Way::direct;

@@ -34,7 +34,7 @@ BlockStep sum_of_columns(const HostRank& me) {
   return s;
 }
 
-// Who owns a column gives it to the others of its host, but for one that has all.
+// The owner of a column gives it to the others of its host, but for one that has all.
 BlockStep spread_of_columns(const HostRank& me, size_t has_all = SIZE_MAX) {
   BlockStep s;
   for (const size_t k : me.beside)

@@ -6,8 +6,8 @@
 
 namespace troupe::internal::collective {
 
-// What rank r does. A tensor is cut into columns * hosts blocks: a column, which is `hosts` of them, for each
-// rank of the host that has the fewest. What goes between hosts goes between ranks of one place.
+// Steps of rank r. A tensor is cut into columns * hosts blocks: a column, which is `hosts` of them, for each
+// rank of the host that has the fewest. Between hosts blocks go between ranks of one place.
 /// Each column is added up on each host, at one rank; those of a place add theirs up, each a block; and back.
 BlockSteps host_all_reduce(size_t r, const HostPlaces& places);
 /// Sums are made in the same way, and go to the root, which has the first place of its host.

@@ -13,7 +13,7 @@ using HostOfRank = std::vector<uint32_t>;
 HostOfRank counted(const HostOfRank& any);
 bool is_counted(const HostOfRank& of);
 
-/// What a choice depends on.
+/// Counts that a choice depends on.
 struct HostCounts {
   size_t hosts = 1;
   size_t least = 0, most = 0;  ///< ranks on the host that has the fewest, and the most

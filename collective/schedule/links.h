@@ -1,4 +1,4 @@
-// What links carry: within a host, and between hosts.
+// The speeds of links within a host and between hosts.
 #pragma once
 #include <string>
 

@@ -86,6 +86,17 @@ int64_t positions_of(const Value& slice, const char* what) {
   return positions;
 }
 
+void check_positions(const std::vector<Value>& batch, const std::vector<Value>& targets) {
+  for (size_t i = 0; i < batch.size(); ++i) {
+    const int64_t has = positions_of(batch[i], "the batch"), wanted = positions_of(targets[i], "the targets");
+    if (has != wanted)
+      throw_invalid(
+          fmt::format("[pipeline] a slice has {} positions and its targets have {}: with slices the second "
+                      "dimension of both is that of the sequence, a target for each position",
+                      has, wanted));
+  }
+}
+
 std::vector<Value> slice_batch(const Value& batch, int count, int slices, const char* what) {
   std::vector<Value> parts = split_batch(batch, count, what);
   if (slices == 1) return parts;

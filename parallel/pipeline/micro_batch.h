@@ -26,6 +26,8 @@ std::vector<Value> slice_batch(const Value& batch, int count, int slices, const 
 /// The positions of a slice, which all its tensors with a second dimension have.
 int64_t positions_of(const Value& slice, const char* what);
 
+/// `invalid` unless each slice has as many targets as positions, which it counts for.
+void check_positions(const std::vector<Value>& batch, const std::vector<Value>& targets);
 /// What each part of slice_batch() counts for: a slice its part of what its micro-batch does, by positions.
 /// `of_micro_batches`: empty: their rows; of another number, they are given back.
 std::vector<double> weights_of_slices(const std::vector<Value>& parts, int slices,

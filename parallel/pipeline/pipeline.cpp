@@ -274,28 +274,24 @@ Pipeline::~Pipeline() {
   }
 }
 
-Policy Pipeline::policy(int micro_batches) {
-  if (const auto at = policies_.find(micro_batches); at != policies_.end()) return at->second;
-  if (options_.slices > 1) {
-    if (micro_batches % options_.slices != 0)
-      throw_invalid(fmt::format("[pipeline] {} micro-batches are no multiple of {} slices", micro_batches,
-                                options_.slices));
-    return policies_[micro_batches] =
-               sliced(unsliced_policy(micro_batches / options_.slices), options_.slices);
-  }
-  return unsliced_policy(micro_batches);
+// The sequences are whole in it.
+Policy Pipeline::named_policy(int micro_batches) const {
+  const bool fewer = micro_batches < options_.micro_batches;
+  const bool table = options_.schedule.find(':') != std::string::npos;
+  const bool whole_rounds = options_.schedule == "interleaved";
+  return fewer && (table || (whole_rounds && micro_batches % workers() != 0))
+             ? first_of(named_policy(options_.micro_batches), micro_batches)
+             : make_policy(options_.schedule, workers(), micro_batches, options_.chunks);
 }
 
-Policy Pipeline::unsliced_policy(int micro_batches) {
-  if (options_.schedule != "auto") {
-    const bool fewer = micro_batches < options_.micro_batches;
-    const bool table = options_.schedule.find(':') != std::string::npos;
-    const bool whole_rounds = options_.schedule == "interleaved";
-    return policies_[micro_batches] =
-               fewer && (table || (whole_rounds && micro_batches % workers() != 0))
-                   ? first_of(policy(options_.micro_batches), micro_batches)
-                   : make_policy(options_.schedule, workers(), micro_batches, options_.chunks);
-  }
+Policy Pipeline::policy(int micro_batches) {
+  if (const auto at = policies_.find(micro_batches); at != policies_.end()) return at->second;
+  const int slices = options_.slices;
+  if (micro_batches % slices != 0)
+    throw_invalid(
+        fmt::format("[pipeline] {} micro-batches are no multiple of {} slices", micro_batches, slices));
+  if (options_.schedule != "auto")
+    return policies_[micro_batches] = sliced(named_policy(micro_batches / slices), slices);
   if (options_.chunks > 1) throw_invalid("[pipeline] \"auto\" is for one chunk on each worker");
   std::vector<int> most = options_.most_live;
   const StepReport measured = report_->get();
@@ -426,6 +422,7 @@ Future<StepResult> Pipeline::step_of_share(std::vector<Value> batch, std::vector
     throw_invalid("[pipeline] there is no loss: give the last stage one (with_loss), or the options");
   if (targets.size() != batch.size())
     throw_invalid(fmt::format("[pipeline] {} targets for {} micro-batches", targets.size(), batch.size()));
+  if (options_.slices > 1) check_positions(batch, targets);
   const auto run = prepare(std::move(batch), options, share, true);
   Future<void> ready = Future<void>::ready({});
   if (loss_)

@@ -248,7 +248,7 @@ class Pipeline {
   std::function<void()> giving_up() const;
   int parts_of(int64_t rows) const;
   std::vector<Value> cut(const Value& batch, int count, const char* what) const;
-  Policy unsliced_policy(int micro_batches);
+  Policy named_policy(int micro_batches) const;
   bool has_loss() const { return !stages_.back().part.loss.empty(); }
 
   Here here_;

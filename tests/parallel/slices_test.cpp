@@ -135,6 +135,26 @@ TEST_CASE("weights are of micro-batches, of which slices have their parts, and f
   f.check(grads);
 }
 
+TEST_CASE("steps of any number of rows have slices, one after another") {
+  Sequences f(4);
+  const Tensor x = f.x, y = f.y;
+  const std::string table =
+      "w0: F1 F0 B1 B0 F2 F3 B2 B3\nw1: F1 B1 F0 B0 F2 B2 F3 B3\n"
+      "w2: F1 B1 F0 B0 F2 B2 F3 B3\nw3: F1 B1 F0 B0 F2 B2 F3 B3\n";
+  for (const auto& [schedule, chunks] : {std::pair(std::string("1f1b"), 1), {table, 1}, {"interleaved", 2}}) {
+    Pipeline pipeline(f.cluster->here(), f.stages(),
+                      {.schedule = schedule, .micro_batches = 4, .chunks = chunks, .slices = 2});
+    for (const int64_t rows : {5, 2, 1, 4, 3, 2}) {
+      CAPTURE(schedule, rows);
+      f.x = slice(x, 0, 0, rows), f.y = slice(y, 0, 0, rows);
+      std::vector<Tensors> grads;
+      const double loss = f.backward();
+      REQUIRE(f.step(pipeline, f.x, f.y, &grads) == Approx(loss).epsilon(1e-5));
+      f.check(grads);
+    }
+  }
+}
+
 TEST_CASE("slices that cannot be are refused before anything has changed") {
   Sequences f(2);
   const auto text = [&](const std::vector<Stage>& stages, const PipelineOptions& options) {
@@ -159,6 +179,10 @@ TEST_CASE("slices that cannot be are refused before anything has changed") {
   CHECK(refused(slice(f.x, 1, 0, 3), slice(f.y, 1, 0, 3)) ==
         "[pipeline] the batch: 3 positions, fewer than the 4 slices");
   CHECK(refused(f.x, wave({5}, 1)).find("the targets (") != std::string::npos);
+  CHECK(refused(f.x, wave({5, 5}, 1)) ==  // classes of a row, say
+        "[pipeline] a slice has 2 positions and its targets have 1: with slices the second dimension of both "
+        "is "
+        "that of the sequence, a target for each position");
   CHECK(invalid_text([&] { (void)pipeline.step(ValueList{Value(f.x)}, ValueList{Value(f.y)}); }) ==
         "[pipeline] 1 parts of a batch are no multiple of 4 slices");
   CHECK(invalid_text([&] { (void)pipeline.step(Value(f.x), Value(f.y), {.weights = {1, 2, 3}}); }) ==
