@@ -4,7 +4,9 @@
 #include <troupe/context_parallel.h>
 #include <troupe/data.h>
 #include <troupe/experts.h>
+#include <troupe/layout.h>
 #include <troupe/pipeline.h>
+#include <troupe/plan.h>
 #include <troupe/tensor_parallel.h>
 #include <troupe/tools/program.h>
 using namespace troupe;
@@ -15,6 +17,7 @@ struct Sizes {
   int64_t words = 0, width = 0, experts = 0;
   double balance = 0;
   std::string way = {};
+  std::vector<size_t> cuts = {};  // blocks before which stages begin
 };
 
 nn::TransformerEncoderLayerOptions gpt(int64_t width) {
@@ -55,7 +58,7 @@ struct MixtureBlock : nn::Module {
 struct Net : nn::Module {  // of one stage; what is Sharded is whole only while it runs, with --shard all
   Net(const Mesh& mesh, const Sizes& s)
       : cp(mesh["cp"]), ep(mesh["ep"]), sequence(kContext, cp.size()), balance(s.balance) {
-    const parallel::StageLayers own(mesh, kBlocks);
+    const parallel::StageLayers own(mesh, kBlocks, s.cuts);
     if (own.first()) tokens.emplace(mesh["tp"], s.words, s.width), positions.emplace(kContext, s.width);
     for (const size_t b : own)
       if (s.experts)
@@ -107,6 +110,38 @@ struct Net : nn::Module {  // of one stage; what is Sharded is whole only while 
   std::optional<parallel::Sharded<tp::Head>> head;
 };
 
+// The same model as layers, for --measure: what comes before the blocks, these, and what comes behind.
+Value layers_of(const Sizes& s) {
+  ValueList layers{nn::spec_of("embedding", {s.words, s.width})};
+  for (int64_t b = 0; b < kBlocks; ++b)
+    layers.push_back(nn::spec_of("transformer_encoder_layer", {},
+                                 {{"width", s.width},
+                                  {"heads", kHeads},
+                                  {"dim_feedforward", 4 * s.width},
+                                  {"dropout", 0.0},
+                                  {"activation", std::string("gelu")},
+                                  {"norm_first", true},
+                                  {"causal", true}}));
+  layers.push_back(
+      ValueList{nn::spec_of("layer_norm", {s.width}), nn::spec_of("linear", {s.width, s.words})});
+  return layers;
+}
+
+// Stages have as many blocks each; in layers_of() they are behind the first.
+std::vector<size_t> even_cuts(size_t stages) {
+  std::vector<size_t> cuts;
+  for (size_t s = 1; s < stages; ++s) cuts.push_back(1 + (s * kBlocks + stages - 1) / stages);
+  return cuts;
+}
+
+void measure(const Here& here, const Sizes& sizes, const Tensor& ids, const std::string& file) {
+  parallel::ModelProfile profile = parallel::measure(here, layers_of(sizes), ids);
+  for (parallel::LayerCost* l : {&profile.layers.front(), &profile.layers.back()})  // ranks divide words
+    l->time_divided = l->parameters_divided = 1, l->heads = sizes.words;
+  parallel::write_profile(profile, file);
+  std::printf("%s: %zu layers on %zu workers\n", file.c_str(), profile.layers.size(), profile.workers.size());
+}
+
 int main(int argc, char** argv) {
   tools::Flags flags("sharded", "Trains a small transformer on a UTF-8 text file, on a mesh of workers.");
   auto& steps = flags.whole("--steps", 500, "training steps", {1, 1e7});
@@ -117,6 +152,7 @@ int main(int argc, char** argv) {
   auto& way = flags.text("--context", "heads", "how ranks along cp attend", {"heads", "ring"});
   auto& experts = flags.whole("--experts", 0, "in each block, divided over ep and cp; 0: none", {0, 1e4});
   auto& balance = flags.number("--balance", 0.01, "how much even loads of experts count", {0, 1e3});
+  auto& plans = flags.layouts();
   auto& report = flags.given("--report", "print what lies where in how many bytes, and what a step sent");
   auto& seed = flags.seed("of weights and windows");
   auto& picture = flags.picture("--chart", "sharded.svg", "picture of the loss (SVG)");
@@ -127,17 +163,41 @@ int main(int argc, char** argv) {
   const auto train = [&](Cluster& cluster) {
     flags.check_outputs();
     const auto [vocabulary, ids] = datasets::read_text(file);
-    const Mesh mesh(cluster, mesh_dims(dims, {"dp", "pp", "ep", "cp", "tp"}, cluster.workers().size()));
+    auto layout = plans.layout.empty() ? parallel::Layout() : parallel::read_layout(plans.layout);
+    const Mesh mesh =
+        plans.layout.empty()
+            ? Mesh(cluster, mesh_dims(dims, {"dp", "pp", "ep", "cp", "tp"}, cluster.workers().size()))
+            : layout.mesh(cluster.here(), {"ep", "cp"});
     if (mesh.size("ep") > 1 && !experts)
       throw_invalid("[sharded] --mesh has ep, which divides experts: give --experts, or use dp for replicas");
     manual_seed(seed);
-    const Sizes sizes{
+    Generator random(seed);
+    Sizes sizes{
         .words = vocabulary.size(), .width = width, .experts = experts, .balance = balance, .way = way};
+    if (!plans.measure.empty())
+      return measure(cluster.here(), sizes, datasets::random_windows(ids, kContext, batch, random).x,
+                     plans.measure);
+    const std::vector<size_t> cuts = layout.cuts(mesh.size("pp"), even_cuts(mesh.size("pp")));
+    for (const size_t cut : cuts) sizes.cuts.push_back(std::min<size_t>(cut - 1, kBlocks));
+    parallel::PipelineOptions options{.shard = parallel::shard_named(shard)};
+    if (!plans.layout.empty()) options = layout.pipelines(mesh, options);
+    layout.check_all_read();
     const auto model = parallel::spawn<parallel::ModuleStage<Net>>(cluster.here(), mesh, sizes);
-    parallel::Pipelines pipelines(cluster.here(), model, {.shard = parallel::shard_named(shard)});
+    parallel::Pipelines pipelines(cluster.here(), model, options);
     optim::Distributed<optim::AdamW> optimizer(model, {.lr = 3e-3});
     optim::Scheduler rate(optimizer, optim::warm_up(std::max<int64_t>(1, steps / 20), optim::cosine(steps)));
-    Generator random(seed);
+    if (!plans.check.empty()) {
+      const auto step = [&] {
+        const auto [x, y] = datasets::random_windows(ids, kContext, batch, random);
+        autograd::Context gradients(cluster);
+        (void)pipelines.step(Value(x), Value(y));
+        optimizer.step(gradients);
+      };
+      const auto checked = parallel::check_plan(cluster.here(), parallel::read_profile(plans.check),
+                                                parallel::planned(mesh, options, cuts, batch), step);
+      std::printf("%s", checked.str().c_str());
+      return;
+    }
     tools::Training training(picture, "Characters of " + file, steps, {.smooth = 16});
     Keep keep("random", random);
     Job job(cluster);

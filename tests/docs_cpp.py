@@ -46,6 +46,7 @@ PAGES = [
     ("language_models", "Language models", "troupe/llm.h", "llm/decoder.h llm/decoder_options.h llm/config.h llm/pretrained.h llm/decoder_layer.h llm/lora_options.h llm/adapters.h llm/sampling.h llm/generate.h llm/paged_cache.h llm/text_batch.h llm/serve_model.h llm/model_server.h llm/tokenizer.h"),
     ("exchange", "Other programs", "troupe/onnx.h", "troupe/onnx/export_onnx.h core/graph/dlpack.h"),
     ("layouts", "Layouts", "troupe/layout.h", "parallel/layout/layout.h parallel/layout/build.h"),
+    ("plans", "Plans", "troupe/plan.h", "parallel/measure/model_profile.h parallel/measure/measure.h parallel/plan/plan.h parallel/plan/layout_plan.h parallel/plan/planned_layout.h parallel/plan/layout_cost.h parallel/plan/check.h"),
     ("groups", "Groups", "troupe/groups.h", "collective/group.h collective/mesh.h collective/reduction.h"),
     ("data", "Data", "troupe/data.h", "data/datasets/dataset.h data/datasets/loader.h data/datasets/sampler.h data/datasets/padding.h data/datasets/prefetch.h data/datasets/csv.h data/datasets/text.h data/datasets/token_file.h data/formats/safetensors_entry.h data/formats/safetensors.h data/formats/npy.h "
      "data/datasets/idx.h data/datasets/digits.h data/formats/summary.h"),

@@ -9,6 +9,7 @@
 #include "tools/launch/join.h"
 #include "tools/launch/run.h"
 #include "tools/launch/ways.h"
+#include "tools/plan/plan.h"
 #include "tools/watch/watch.h"
 #ifdef TROUPE_DASHBOARD
 #include "tools/dashboard/dashboard.h"
@@ -23,6 +24,7 @@ static constexpr char kUsage[] =
     "  join       start a program as one more worker of an elastic job (troupe join --help)\n"
     "  repl       a prompt and scripts that drive a cluster, in Lua (troupe repl --help)\n"
     "  data       make and look at files of tokens (troupe data --help)\n"
+    "  plan       say how to cut a model over workers, and why (troupe plan --help)\n"
     "  ways       print which way tensors take between workers (troupe ways --help)\n"
     "  ps         list jobs that run, and what their workers do (troupe ps --help)\n"
     "  top        show a job as it goes on, and what slows it down (troupe top --help)\n"
@@ -41,6 +43,7 @@ int main(int argc, char** argv) {
   if (verb == "run") return troupe::tools::run_main({arguments.begin() + 1, arguments.end()});
   if (verb == "join") return troupe::tools::join_main({arguments.begin() + 1, arguments.end()});
   if (verb == "data") return troupe::tools::data_main({arguments.begin() + 1, arguments.end()});
+  if (verb == "plan") return troupe::tools::plan_main({arguments.begin() + 1, arguments.end()});
   if (verb == "ways") return troupe::tools::ways_main({arguments.begin() + 1, arguments.end()});
   if (troupe::tools::is_watch_verb(verb))
     return troupe::tools::watch_main(verb, {arguments.begin() + 1, arguments.end()});
@@ -79,8 +82,9 @@ int main(int argc, char** argv) {
     std::cout << kUsage;
     return arguments.empty() ? 2 : 0;
   }
-  const auto near = troupe::nearest(verb, {"run", "join", "repl", "data", "ways", "ps", "top", "waits", "trace",
-                                           "metrics", "dashboard", "logs", "--version", "--help"});
+  const auto near =
+      troupe::nearest(verb, {"run", "join", "repl", "data", "plan", "ways", "ps", "top", "waits", "trace",
+                             "metrics", "dashboard", "logs", "--version", "--help"});
   std::cerr << "troupe: unknown verb '" << verb << "'" << (near.empty() ? "" : "; did you mean " + near + "?")
             << " (see troupe --help)\n";
   return 2;

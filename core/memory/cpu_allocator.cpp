@@ -298,6 +298,18 @@ ThreadBlocks* thread_blocks() {
   return blocks_here.blocks;
 }
 
+// Large blocks are counted together: they take longer to fill than to count.
+struct LargeBlocks {
+  std::atomic<int64_t> in_use{0}, peak{0};
+  void add(int64_t bytes) {
+    const int64_t now = in_use.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+    int64_t before = peak.load(std::memory_order_relaxed);
+    while (now > before && !peak.compare_exchange_weak(before, now, std::memory_order_relaxed)) {
+    }
+  }
+};
+constinit LargeBlocks large_blocks;
+
 void count_in_use(ThreadBlocks* mine, int64_t bytes) {
   if (mine)
     mine->in_use.add(bytes);
@@ -323,6 +335,7 @@ void* cpu_allocate(size_t bytes) {
   const size_t size = class_size(bytes);
   void* p = shared().take(size);
   count_in_use(mine, static_cast<int64_t>(size));
+  large_blocks.add(static_cast<int64_t>(size));
   return p;
 }
 
@@ -340,6 +353,7 @@ void cpu_free(void* p, size_t bytes) noexcept {
   }
   const size_t size = class_size(bytes);
   count_in_use(mine, -static_cast<int64_t>(size));
+  large_blocks.add(-static_cast<int64_t>(size));
   shared().give(p, size);
 }
 
@@ -355,6 +369,12 @@ AllocatorStats cpu_allocator_stats() {
   stats.in_use = static_cast<size_t>(in_use);
   stats.cached += static_cast<size_t>(cached);
   return stats;
+}
+
+size_t take_cpu_peak() {
+  const int64_t now = large_blocks.in_use.load(std::memory_order_relaxed);
+  return static_cast<size_t>(
+      std::max<int64_t>(0, large_blocks.peak.exchange(now, std::memory_order_relaxed)));
 }
 
 bool open_cpu_arena(size_t bytes, std::string& why) {

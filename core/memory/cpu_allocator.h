@@ -13,6 +13,9 @@ void* cpu_allocate(size_t bytes);
 /// `bytes`: as allocated.
 void cpu_free(void* data, size_t bytes) noexcept;
 AllocatorStats cpu_allocator_stats();
+/// The most that blocks which no thread keeps for itself (of more than 4 KiB) had in use at a time,
+/// since the last call.
+size_t take_cpu_peak();
 /// From now on blocks of Arena::kSmallest bytes to 1 GiB lie in the process's arena (core/memory/arena.h),
 /// where other processes may be shown them. Those of before stay as they are, and go back to the system when
 /// they are freed. False, with the reason in `why`, where the system refuses: nothing has changed then.

@@ -123,4 +123,8 @@ std::string json_text(const Value& value) {
   return json_of(value).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+std::string json_lines(const Value& value) {
+  return json_of(value).dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 }  // namespace troupe::datasets

@@ -13,5 +13,7 @@ namespace troupe::datasets {
 Value read_json(std::string_view text, const std::string& what);
 /// Such a value as JSON in a line, for errors: a number that is not whole by its kind is 3.0.
 std::string json_text(const Value& value);
+/// JSON for files has many lines.
+std::string json_lines(const Value& value);
 
 }  // namespace troupe::datasets

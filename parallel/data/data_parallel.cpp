@@ -11,6 +11,7 @@
 #include "actors/worker/worker.h"
 #include "core/async/future_combinators.h"
 #include "core/base/even_sizes.h"
+#include "core/base/proportional.h"
 #include "core/graph/autocast.h"
 #include "ops/ops.h"
 #include "parallel/data/aggregation.h"
@@ -20,6 +21,24 @@
 #include "rref/joint_call.h"
 
 namespace troupe::parallel {
+
+Split split(const Tensor& x, const std::vector<int64_t>& shares) {
+  for (const int64_t share : shares)
+    if (share < 1)
+      throw_invalid(fmt::format("[data parallel] split() with a share of {}: expected at least 1", share));
+  if (!x.defined() || x.dim() == 0 || shares.empty())
+    throw_invalid("[data parallel] split() by shares takes a tensor with rows, and a share for each replica");
+  Split out;
+  int64_t begin = 0;
+  for (const int64_t rows : internal::proportional(x.size(0), shares)) {
+    if (rows == 0)
+      throw_invalid(fmt::format("[data parallel] split() of {} rows: replica {} would have none", x.size(0),
+                                out.parts.size()));
+    out.parts.push_back(x.slice(0, begin, begin + rows));
+    begin += rows;
+  }
+  return out;
+}
 
 Tensor Split::part(size_t replica, size_t of) const {
   if (!whole.defined()) return parts.at(replica);

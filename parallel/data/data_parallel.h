@@ -61,6 +61,9 @@ struct Split {
 };
 inline Split split(Tensor x) { return {std::move(x), {}}; }
 inline Split split(Tensors parts) { return {{}, std::move(parts)}; }
+/// Rows are divided in proportion to `shares`, one for each replica: slower ones have fewer. `invalid` where
+/// one would have no row, and for shares below 1.
+Split split(const Tensor& x, const std::vector<int64_t>& shares);
 
 /// What DataParallel is for any model.
 class AnyDataParallel : public ReplicaSet {

@@ -17,8 +17,8 @@ namespace {
 
 constexpr int kMostWhole = 1 << 20;  // of sizes, micro-batches, chunks, layers
 const std::vector<std::string> kKeys{"checkpoint",    "chunks",    "cuts",     "gather", "mesh",
-                                     "micro_batches", "most_live", "policies", "reduce", "schedule",
-                                     "shard",         "slices",    "stages",   "workers"};
+                                     "micro_batches", "most_live", "policies", "reduce", "rows",
+                                     "schedule",      "shard",     "slices",   "stages", "workers"};
 const std::vector<std::string> kDims{"dp", "pp", "ep", "cp", "tp"};
 
 // Meshes have these only where a file names them: models without experts and long sequences know nothing of
@@ -131,7 +131,7 @@ std::vector<std::string> Layout::texts(const std::string& key, const Value& valu
   return out;
 }
 
-std::vector<MeshDim> Layout::dims() {
+std::vector<MeshDim> Layout::dims(const std::set<std::string>& always) {
   const Value* value = read("mesh");
   if (!value) fail("\"mesh\" is missing: the sizes of its dimensions, such as {\"dp\": 2, \"tp\": 2}");
   if (const auto* text = value->get_if<std::string>()) {
@@ -139,7 +139,7 @@ std::vector<MeshDim> Layout::dims() {
     for (const MeshDim& d : dims)
       if (d.size > kMostWhole) wrong(quoted("mesh"), *value, "sizes that are each " + kWhole);
     std::erase_if(dims, [&](const MeshDim& d) {
-      return is_optional(d.name) && text->find(d.name + "=") == std::string::npos;
+      return is_optional(d.name) && !always.contains(d.name) && text->find(d.name + "=") == std::string::npos;
     });
     return dims;
   }
@@ -154,12 +154,14 @@ std::vector<MeshDim> Layout::dims() {
     if (!is_whole(size)) wrong(quoted(name, "mesh"), size, kWhole);
     at->size = static_cast<size_t>(*size.get_if<int64_t>());
   }
-  std::erase_if(dims, [&](const MeshDim& d) { return is_optional(d.name) && !sizes->contains(d.name); });
+  std::erase_if(dims, [&](const MeshDim& d) {
+    return is_optional(d.name) && !always.contains(d.name) && !sizes->contains(d.name);
+  });
   return dims;
 }
 
-Mesh Layout::mesh(const Here& here) {
-  const std::vector<MeshDim> dims = this->dims();
+Mesh Layout::mesh(const Here& here, const std::set<std::string>& always) {
+  const std::vector<MeshDim> dims = this->dims(always);
   size_t points = 1;
   std::string sizes;
   for (const MeshDim& d : dims) {
@@ -237,8 +239,18 @@ void Layout::check_schedule(size_t stages, const PipelineOptions& options) const
   });
 }
 
+std::vector<int64_t> Layout::rows(size_t replicas, std::vector<int64_t> otherwise) {
+  if (!keys_.contains("rows")) return read("rows"), otherwise;
+  const std::vector<int> rows = wholes("rows", {});
+  if (rows.size() != replicas)
+    fail(fmt::format("\"rows\" has {} numbers for {} replicas: give one for each", rows.size(), replicas));
+  return {rows.begin(), rows.end()};
+}
+
 PipelineOptions Layout::pipelines(const Mesh& mesh, PipelineOptions otherwise) {
   read_schedule(otherwise);
+  const bool has_replicas = std::ranges::find(mesh.dims(), "dp", &MeshDim::name) != mesh.dims().end();
+  otherwise.rows = rows(has_replicas ? mesh.size("dp") : 1, otherwise.rows);
   read_sharding(otherwise.shard, otherwise.gather, otherwise.reduce);
   checked("", [&] { return Pipelines::check(MeshPoints(mesh.dims()), otherwise); });
   check_schedule(mesh.size("pp"), otherwise);

@@ -22,9 +22,10 @@ namespace troupe::parallel {
 ///     "workers": ["w1", "w2", ...],          of its points, the last dimension first; else all workers
 ///     "shard": "all",                        what replicas divide: none, state, gradients, all
 ///     "gather": "step", "reduce": "step",    of "all", how often: use, step
+///     "rows": [3, 1],                        what part of a batch each replica gets; else as many rows
 ///
 ///     "stages": ["w1", "w2", "w1"],          of a single pipeline: the worker of each stage
-///     "cuts": [2, 5],                        of an nn::Sequential: the layers before which it is cut
+///     "cuts": [2, 5],                        of a model's layers: those before which stages begin
 ///     "most_live": [4, 2],                   for the schedule "auto"
 ///
 ///     "schedule": "zb-h1",                   of both: as make_policy() takes it, or a list of its rows
@@ -44,10 +45,13 @@ class Layout {
   /// `name`: of the file, for errors. `invalid` for keys that there are not.
   Layout(std::string name, ValueMap keys);
 
-  /// "mesh", which may also be text, "dp=2,pp=2", and "workers". `invalid` unless it fits them.
-  Mesh mesh(const Here& here);
+  /// "mesh", which may also be text, "dp=2,pp=2", and "workers". `invalid` unless it fits them. `always`: of
+  /// "ep" and "cp", those that the mesh has, of size 1, where the file does not name them.
+  Mesh mesh(const Here& here, const std::set<std::string>& always = {});
   /// Of Pipelines on that mesh: all that is not of a single pipeline.
   PipelineOptions pipelines(const Mesh& mesh, PipelineOptions otherwise = {});
+  /// "rows", for split(x, rows) of so many replicas.
+  std::vector<int64_t> rows(size_t replicas, std::vector<int64_t> otherwise = {});
   /// Of DataParallel: "shard", "gather", "reduce".
   DataParallelOptions replicas(DataParallelOptions otherwise = {});
   /// "mesh" and "workers" where there are replicas alone.
@@ -76,7 +80,7 @@ class Layout {
   std::string text(const std::string& key, std::string otherwise);
   std::vector<int> wholes(const std::string& key, std::vector<int> otherwise);
   std::vector<std::string> texts(const std::string& key, const Value& value) const;
-  std::vector<MeshDim> dims();
+  std::vector<MeshDim> dims(const std::set<std::string>& always = {});
   void read_sharding(Shard& shard, Per& gather, Per& reduce);
   void read_schedule(PipelineOptions& options);
   void check_schedule(size_t stages, const PipelineOptions& options) const;

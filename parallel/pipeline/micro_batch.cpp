@@ -40,12 +40,11 @@ void check_rows(const Value& batch, const Value& targets, int count) {
 
 namespace {
 
-// `count` parts along a dimension, which has that size in all tensors that have it.
-std::vector<Value> cut(const Value& batch, int dim, int64_t size, int64_t count) {
+// Parts of these sizes along a dimension, which has their sum in all tensors that have it.
+std::vector<Value> cut(const Value& batch, int dim, const std::vector<int64_t>& sizes) {
   std::vector<Value> parts;
   int64_t begin = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t own = internal::even_size(size, i, count);
+  for (const int64_t own : sizes) {
     Value part = batch;
     visit_tensors(part, [&](Tensor& t) {
       if (!t.defined() || t.dim() <= dim) return;
@@ -65,7 +64,11 @@ std::vector<Value> split_batch(const Value& batch, int count, const char* what) 
   const int64_t rows = rows_of(batch, what);
   if (rows < count)
     throw_invalid(fmt::format("[pipeline] {}: {} rows, fewer than the {} micro-batches", what, rows, count));
-  return cut(batch, 0, rows, count);
+  return cut(batch, 0, internal::even_sizes(rows, static_cast<size_t>(count)));
+}
+
+std::vector<Value> split_batch(const Value& batch, const std::vector<int64_t>& sizes) {
+  return cut(batch, 0, sizes);
 }
 
 int64_t positions_of(const Value& slice, const char* what) {
@@ -106,7 +109,8 @@ std::vector<Value> slice_batch(const Value& batch, int count, int slices, const 
     if (positions < slices)
       throw_invalid(
           fmt::format("[pipeline] {}: {} positions, fewer than the {} slices", what, positions, slices));
-    for (Value& slice : cut(part, 1, positions, slices)) out.push_back(std::move(slice));
+    for (Value& slice : cut(part, 1, internal::even_sizes(positions, static_cast<size_t>(slices))))
+      out.push_back(std::move(slice));
   }
   return out;
 }

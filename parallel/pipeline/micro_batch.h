@@ -19,6 +19,9 @@ void check_rows(const Value& batch, const Value& targets, int count);
 /// no copies. `invalid` if there are fewer rows than parts.
 std::vector<Value> split_batch(const Value& batch, int count, const char* what);
 
+/// Parts of these sizes, whose sum are the rows.
+std::vector<Value> split_batch(const Value& batch, const std::vector<int64_t>& sizes);
+
 /// Each of those parts, cut into `slices` along the second dimension (the positions of a sequence): the parts
 /// of the first rows, from the first position on, then those of the next. Tensors without a second dimension
 /// go into each. `invalid` also if there are fewer positions than slices.

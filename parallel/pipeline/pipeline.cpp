@@ -12,6 +12,7 @@
 #include "core/base/mutex.h"
 #include "core/value/owned_number.h"
 #include "parallel/data/replica.h"
+#include "parallel/measure/measurer.h"
 #include "parallel/module/mesh_module.h"
 #include "parallel/pipeline/driver_loss.h"
 #include "parallel/pipeline/micro_batch.h"
@@ -472,7 +473,7 @@ Future<std::vector<Value>> Pipeline::forward_async(std::vector<Value> batch, con
 }
 
 internal::actors::TypeRegistry builtin_actors() {
-  return hosting<Runner, DriverLoss, ShardedModule, MeshModule>();
+  return hosting<Runner, DriverLoss, ShardedModule, MeshModule, internal::parallel::Measurer>();
 }
 
 }  // namespace troupe::parallel

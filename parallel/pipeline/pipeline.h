@@ -132,6 +132,10 @@ struct PipelineOptions {
   /// them with the gradients of the mean over the rows of all, which are summed stage by stage, so late
   /// stages' sums go while early stages still run. The n-th steps of all pipelines belong together.
   std::vector<Group> replicas = {};
+  /// Pipelines give each replica a part of the rows of a batch, in proportion to these; empty: as many
+  /// as the others. So a slower worker has fewer. The gradients are those of the mean over all rows, however
+  /// they are divided. Where replicas come or go, all get as many again.
+  std::vector<int64_t> rows = {};
   /// They divide that much of a stage's training state. Shard::all is for Pipelines, whose stages then are
   /// made of parts that are parallel::Sharded.
   Shard shard = Shard::none;

@@ -8,6 +8,7 @@
 
 #include "actors/worker/worker.h"
 #include "core/async/future_combinators.h"
+#include "core/base/proportional.h"
 #include "core/value/owned_number.h"
 #include "parallel/data/replica.h"
 #include "parallel/pipeline/micro_batch.h"
@@ -41,6 +42,11 @@ void Pipelines::check(const MeshPoints& points, const PipelineOptions& options, 
     throw_invalid(
         "[pipelines] \"auto\" chooses by the times of one pipeline, and all need the same schedule: name "
         "one, such as \"1f1b\"");
+  if (!options.rows.empty() && options.rows.size() != replicas)
+    throw_invalid(fmt::format("[pipelines] \"rows\" has {} numbers for {} replicas: give one for each",
+                              options.rows.size(), replicas));
+  for (const int64_t rows : options.rows)
+    if (rows < 1) throw_invalid(fmt::format("[pipelines] \"rows\" has a {}: expected at least 1", rows));
   if (ranks_meet && options.checkpoint != Checkpoint::never)
     throw_invalid(
         "[pipelines] the ranks of a stage wait for each other in its forward pass, which a checkpoint cannot "
@@ -118,7 +124,14 @@ std::vector<Value> Pipelines::rows_of_replicas(const Value& batch, const char* w
   if (const int64_t rows = rows_of(batch, what); rows < static_cast<int64_t>(at_.replicas))
     throw_invalid(fmt::format("[pipelines] {} has {} rows for {} replicas: each needs one at least", what,
                               rows, at_.replicas));
-  return split_batch(batch, static_cast<int>(at_.replicas), what);
+  if (options_.rows.size() != at_.replicas) return split_batch(batch, static_cast<int>(at_.replicas), what);
+  const auto sizes = internal::proportional(rows_of(batch, what), options_.rows);
+  if (const auto none = std::ranges::find(sizes, 0); none != sizes.end())
+    throw_invalid(
+        fmt::format("[pipelines] {} has {} rows, of which replica {} would have none: give more "
+                    "rows, or \"rows\" that differ less",
+                    what, rows_of(batch, what), none - sizes.begin()));
+  return split_batch(batch, sizes);
 }
 
 // Those with fewer rows than micro-batches decide for all, since ranks of a stage may meet in each of them.

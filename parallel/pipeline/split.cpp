@@ -3,36 +3,11 @@
 #include <algorithm>
 #include <limits>
 
-#include "autograd/split_pass.h"
 #include "core/async/future_combinators.h"
-#include "core/base/clock.h"
-#include "core/tensor/creation.h"
+#include "parallel/measure/timed_layer.h"
 #include "parallel/pipeline/schedule/choose_policy.h"
 
 namespace troupe::parallel {
-namespace {
-
-class Nowhere final : public internal::autograd::Sink {
- public:
-  void accumulate(const Tensor&, const Tensor&) override {}
-};
-
-// Forward and backward of one layer; its result.
-Tensor run_once(nn::Layer& layer, const Tensor& x) {
-  Tensor in = x.detach();
-  if (is_floating(in.dtype())) in.requires_grad_();
-  const Tensor y = layer(in);
-  if (y.requires_grad()) {
-    Nowhere nowhere;
-    internal::autograd::SplitPass pass({y}, in.requires_grad() ? Tensors{in} : Tensors{});
-    (void)pass.inputs({ones_like(y)});
-    pass.rest(nowhere);
-  }
-  return y.detach();
-}
-
-}  // namespace
-
 std::vector<size_t> borders(size_t layers, const std::vector<size_t>& cuts) {
   std::vector<size_t> at{0};
   for (const size_t cut : cuts) {
@@ -79,11 +54,14 @@ Future<void> load(const std::vector<Stage>& stages, const nn::Sequential& net,
 }
 
 std::vector<size_t> balance(const std::vector<double>& costs, int stages) {
-  const size_t n = costs.size();
-  if (stages < 1 || n < static_cast<size_t>(stages))
-    throw_invalid("[pipeline] " + std::to_string(stages) + " stages of " + std::to_string(n) +
+  return balance(costs, std::vector<double>(static_cast<size_t>(std::max(stages, 0)), 1.0));
+}
+
+std::vector<size_t> balance(const std::vector<double>& costs, const std::vector<double>& speeds) {
+  const size_t n = costs.size(), count = speeds.size();
+  if (count < 1 || n < count)
+    throw_invalid("[pipeline] " + std::to_string(count) + " stages of " + std::to_string(n) +
                   " layers: expected at least one stage, and a layer for each");
-  const auto count = static_cast<size_t>(stages);
   std::vector<double> sum(n + 1);
   for (size_t i = 0; i < n; ++i) sum[i + 1] = sum[i] + costs[i];
   // most[k][i]: the least that the largest of k stages has, made of the first i layers; last_begin: where its
@@ -95,7 +73,7 @@ std::vector<size_t> balance(const std::vector<double>& costs, int stages) {
   for (size_t k = 1; k <= count; ++k)
     for (size_t i = k; i <= n; ++i)
       for (size_t begin = k - 1; begin < i; ++begin) {
-        const double here = std::max(most[k - 1][begin], sum[i] - sum[begin]);
+        const double here = std::max(most[k - 1][begin], (sum[i] - sum[begin]) / speeds[k - 1]);
         if (here < most[k][i]) most[k][i] = here, last_begin[k][i] = begin;
       }
   std::vector<size_t> cuts(count - 1);
@@ -118,14 +96,13 @@ std::vector<size_t> balance_by_time(nn::Sequential net, const Tensor& sample, in
   std::vector<double> times(net.size());
   Tensor x = sample;
   for (size_t i = 0; i < net.size(); ++i) {
+    times[i] = std::numeric_limits<double>::infinity();
     Tensor y;
-    double best = std::numeric_limits<double>::infinity();
     for (int k = 0; k < repeats; ++k) {
-      const TimePoint start = Clock::system().now();
-      y = run_once(net[i], x);
-      best = std::min(best, std::chrono::duration<double>(Clock::system().now() - start).count());
+      const auto took = internal::parallel::time_layer(net[i], x);
+      times[i] = std::min(times[i], took.total());
+      y = took.y;
     }
-    times[i] = best;
     x = y;
   }
   return balance(times, stages);

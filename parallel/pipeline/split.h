@@ -64,6 +64,8 @@ Future<void> load(const std::vector<Stage>& stages, const nn::Sequential& net,
 // ---- cuts for `stages` stages; `invalid` if there are fewer layers, or no stages
 /// The least possible sum of `costs` in the stage that has most; each stage has a layer.
 std::vector<size_t> balance(const std::vector<double>& costs, int stages);
+/// Stages may have different speeds: the least possible time of the stage that takes longest.
+std::vector<size_t> balance(const std::vector<double>& costs, const std::vector<double>& speeds);
 /// By bytes of parameters and buffers.
 std::vector<size_t> balance_by_size(nn::Sequential net, int stages);
 /// By what forward and backward of each layer take here, on `sample` (a micro-batch): the best of `repeats`

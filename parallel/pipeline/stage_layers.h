@@ -26,6 +26,11 @@ class StageLayers {
   /// A stage has none if there are fewer layers than stages. `invalid` if there is no such stage.
   StageLayers(size_t layers, size_t stage, size_t stages);
 
+  /// The layers before which the stages behind the first begin; a stage may have none. Empty: as evenly as
+  /// they go. `invalid` unless they ascend and are as many.
+  StageLayers(const Mesh& mesh, size_t layers, const std::vector<size_t>& cuts,
+              std::string_view stages = "pp");
+
   bool first() const { return stage_ == 0; }
   bool last() const { return stage_ + 1 == stages_; }
   size_t size() const { return numbers_.size(); }
@@ -58,6 +63,7 @@ class StageLayers {
 
  private:
   void draw(size_t at) const;
+  void take(size_t from, size_t to);
   size_t stage_, stages_, layers_;
   Generator::Position drawn_;  // where the stream was before
   std::vector<size_t> numbers_;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <iostream>
 #include <optional>
-#include <set>
 
 #include "core/base/error.h"
 #include "data/datasets/token_file.h"
@@ -21,20 +20,7 @@ constexpr char kDataUsage[] =
     "  count      say how many ids files of tokens have, and which (troupe data count --help)\n"
     "  head       print the first ids of a file, or their text (troupe data head --help)\n";
 
-// Files may stand before flags: these go first.
-std::vector<std::string> files_last(const std::vector<std::string>& arguments) {
-  const std::set<std::string> switches{"--lines", "--help", "-h", "--version"};
-  std::vector<std::string> flags, files;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& word = arguments[i];
-    (word.starts_with("-") ? flags : files).push_back(word);
-    const bool has_value =
-        word.starts_with("-") && word.find('=') == std::string::npos && !switches.contains(word);
-    if (has_value && i + 1 < arguments.size()) flags.push_back(arguments[++i]);
-  }
-  flags.insert(flags.end(), files.begin(), files.end());
-  return flags;
-}
+const std::vector<std::string> kSwitches{"--lines"};  // flags without a value
 
 void need_files(const std::vector<std::string>& files, const char* verb) {
   if (files.empty())
@@ -60,7 +46,7 @@ int tokenize_main(const std::vector<std::string>& arguments) {
           "Ids lie one behind the other, little-endian, without a header, as nanoGPT and Megatron have "
           "them.\n"
           "Example:  troupe data tokenize books.jsonl --tokenizer gpt2/ -o books.bin");
-  if (auto code = flags.parse(files_last(arguments), std::cout, std::cerr)) return *code;
+  if (auto code = flags.parse(files_last(arguments, kSwitches), std::cout, std::cerr)) return *code;
   if (options.files.empty() || options.tokenizer.empty())
     throw_invalid(fmt::format("no {} given; for instance: troupe data tokenize books.txt --tokenizer gpt2/",
                               options.files.empty() ? "file" : "--tokenizer"));
@@ -76,7 +62,7 @@ int count_main(const std::vector<std::string>& arguments) {
   int64_t bytes = 2;
   Flags flags("troupe data count", "Says how many ids files of tokens have, and from which to which.");
   flags.rest("FILE...", files, "files of tokens").add("--bytes", bytes, "of an id: 2 or 4", {2, 4});
-  if (auto code = flags.parse(files_last(arguments), std::cout, std::cerr)) return *code;
+  if (auto code = flags.parse(files_last(arguments, kSwitches), std::cout, std::cerr)) return *code;
   need_files(files, "count");
   for (const std::string& path : files) {
     const datasets::TokenFile file(path, static_cast<int>(bytes));
@@ -100,7 +86,7 @@ int head_main(const std::vector<std::string>& arguments) {
       .add("--tokenizer", tokenizer, "prints their text: tokenizer.json or its folder, or a file of tiktoken")
       .add("--pattern", pattern, "how a file of tiktoken cuts texts: gpt2, cl100k, qwen")
       .add("--bytes", bytes, "of an id: 2 or 4", {2, 4});
-  if (auto code = flags.parse(files_last(arguments), std::cout, std::cerr)) return *code;
+  if (auto code = flags.parse(files_last(arguments, kSwitches), std::cout, std::cerr)) return *code;
   need_files(files, "head");
   for (const std::string& path : files) {
     const datasets::TokenFile file(path, static_cast<int>(bytes));

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
@@ -94,6 +96,7 @@ struct Flags::Parser {
     bool optional;
   };
   Checkpoints checkpoints;
+  LayoutFlags layouts;
   std::vector<Output> outputs;
 
   Parser(std::string program, std::string description)
@@ -297,6 +300,17 @@ const Checkpoints& Flags::checkpoints() & {
   return value;
 }
 
+const LayoutFlags& Flags::layouts() & {
+  LayoutFlags& value = parser_->layouts;
+  add("--layout", value.layout,
+      "how the model is cut, as `troupe plan` writes it (JSON); else the other flags");
+  output("--measure", value.measure,
+         "write what the layers take on these workers, for `troupe plan`, and end");
+  add("--check", value.check,
+      "run a few steps, and say what `troupe plan` predicts for them of that profile");
+  return value;
+}
+
 const std::string& Flags::file(const std::string& name, const std::string& help) & {
   auto& value = parser_->keep(std::string());
   parser_->only = &value;
@@ -371,6 +385,22 @@ std::optional<int> Flags::parse(const std::vector<std::string>& arguments, std::
 std::optional<int> Flags::parse(int argc, const char* const* argv) {
   guard_output();
   return parse({argv + std::min(argc, 1), argv + argc}, std::cout, std::cerr);
+}
+
+std::vector<std::string> files_last(const std::vector<std::string>& arguments,
+                                    const std::vector<std::string>& switches) {
+  std::set<std::string> alone(switches.begin(), switches.end());
+  alone.insert({"--help", "-h", "--version"});
+  std::vector<std::string> flags, files;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    (word.starts_with("-") ? flags : files).push_back(word);
+    const bool has_value =
+        word.starts_with("-") && word.find('=') == std::string::npos && !alone.contains(word);
+    if (has_value && i + 1 < arguments.size()) flags.push_back(arguments[++i]);
+  }
+  flags.insert(flags.end(), files.begin(), files.end());
+  return flags;
 }
 
 int run_main(const std::string& program, const std::function<void()>& body) {

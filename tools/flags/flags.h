@@ -22,6 +22,13 @@ struct Range {
   double high = std::numeric_limits<double>::infinity();
 };
 
+/// Files that say how a model is cut, and what its layers take.
+struct LayoutFlags {
+  std::string layout;   ///< parallel::read_layout() takes it
+  std::string measure;  ///< parallel::measure() is to be written there
+  std::string check;    ///< a profile, for parallel::check_plan()
+};
+
 /// The flags of one program, bound to variables; the value that a variable has when it is added is its
 /// default.
 ///
@@ -70,6 +77,8 @@ class Flags {
   /// "--checkpoint DIR", "--resume", "--checkpoint-every N", "--checkpoint-keep N" and "--unwitnessed": of a
   /// Job. The others need the folder.
   const Checkpoints& checkpoints() &;
+  /// "--layout FILE", "--measure FILE", "--check FILE": of a program whose model a layout file places.
+  const LayoutFlags& layouts() &;
   /// The one argument beside the flags, which must be there.
   const std::string& file(const std::string& name, const std::string& help) &;
 
@@ -100,6 +109,11 @@ class Flags {
   struct Parser;
   std::unique_ptr<Parser> parser_;
 };
+
+/// Flags may have a rest(): files may stand before flags, which go first in the result. `switches`: flags
+/// that have no value, besides those of every program.
+std::vector<std::string> files_last(const std::vector<std::string>& arguments,
+                                    const std::vector<std::string>& switches);
 
 /// The end of main() of a program without a cluster: runs `body` and gives the exit code, 0. An exception
 /// becomes a line on standard error, "program: error: text", and exit code 1.

@@ -1,6 +1,7 @@
 #include "parallel/pipeline/schedule/simulate.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <queue>
 
@@ -21,7 +22,7 @@ struct Happening {
 
 class Simulator {
  public:
-  Simulator(const Policy& policy, const std::vector<StageTimes>& times, int steps, double hop)
+  Simulator(const Policy& policy, const std::vector<StageTimes>& times, int steps, const Hop& hop)
       : map_(map_of(policy)),
         workers_(map_.workers()),
         stages_(map_.stages()),
@@ -99,18 +100,24 @@ class Simulator {
   }
   void send(int from, Work work, int micro_batch, int stage) {
     const int worker = map_.worker(stage);
-    const double hop = worker == from ? 0 : hop_;
-    open_.push({now_ + hop, ++order_, worker, {work, micro_batch, map_.chunk(stage)}, Happening::arrival});
+    double there = now_;
+    if (worker != from) {
+      double& free = link_free_[{from, worker}];
+      free = std::max(free, now_) + hop_.busy;
+      there = free + hop_.latency;
+    }
+    open_.push({there, ++order_, worker, {work, micro_batch, map_.chunk(stage)}, Happening::arrival});
   }
 
   const StageMap map_;
   const int workers_, stages_, micro_batches_, steps_;
-  const double hop_;
+  const Hop hop_;
   const std::vector<StageTimes>& times_;
   std::vector<std::unique_ptr<Plan>> plans_;
   std::priority_queue<Happening, std::vector<Happening>, std::greater<>> open_;
   std::vector<int> live_;
   std::vector<char> working_;
+  std::map<std::pair<int, int>, double> link_free_;  // when the last message has left, by its ends
   double now_ = 0;
   uint64_t order_ = 0;
   Simulation result_;
@@ -143,7 +150,7 @@ double Simulation::period() const {
   return step_end.back() - step_end[step_end.size() - 2];
 }
 
-Simulation simulate(const Policy& policy, const std::vector<StageTimes>& times, int steps, double hop) {
+Simulation simulate(const Policy& policy, const std::vector<StageTimes>& times, int steps, const Hop& hop) {
   if (steps < 1) throw_invalid("[simulate] " + std::to_string(steps) + " steps: expected at least 1");
   return Simulator(policy, times, steps, hop).run();
 }

@@ -10,6 +10,13 @@ struct StageTimes {
   double of(Work work) const;
 };
 
+/// A message from one worker to another takes that, while both may work.
+struct Hop {
+  double latency = 0;
+  double busy = 0;  ///< the time that the link takes for one message; the next one waits for it
+  Hop(double latency = 0, double busy = 0) : latency(latency), busy(busy) {}
+};
+
 struct Simulation {
   struct Event {
     int worker = 0;
@@ -28,9 +35,9 @@ struct Simulation {
 };
 
 /// Runs `steps` steps one after the other, without a barrier between them: a worker goes on to the next step
-/// when it has done its part of this one. `times`: of each stage, or one for all; `hop`: from one worker to
-/// another, while both may work. `invalid` if the workers come to wait for each other (check() says more).
+/// when it has done its part of this one. `times`: of each stage, or one for all. `invalid` if the workers
+/// come to wait for each other (check() says more).
 Simulation simulate(const Policy& policy, const std::vector<StageTimes>& times = {{}}, int steps = 1,
-                    double hop = 0);
+                    const Hop& hop = {});
 
 }  // namespace troupe::parallel

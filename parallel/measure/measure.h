@@ -1,0 +1,30 @@
+// What the layers of a model take on the workers of a cluster, and the links between these.
+#pragma once
+#include "core/tensor/tensor.h"
+#include "nn/make.h"
+#include "parallel/measure/model_profile.h"
+#include "rref/here.h"
+
+namespace troupe::parallel {
+
+struct MeasureOptions {
+  int64_t repeats = 5;  ///< of each layer, of which the quickest counts
+  Duration timeout = std::chrono::minutes(10);
+};
+
+/// Makes the model's layers on all workers but the caller's (on that one, if there is no other), and times
+/// there at once, so that what they share counts: each layer forward, and both parts of its backward pass, at
+/// the sample's rows and at a quarter of them; a step of Adam; messages and sums between workers. Nothing
+/// stays behind.
+///
+///   const Value model = ValueList{nn::spec_of("linear", {784, 128}), "relu", nn::spec_of("linear", {128,
+///   10})}; parallel::write_profile(parallel::measure(cluster.here(), model, randn({32, 784})),
+///   "model.json");
+///
+/// `model`: a specification as nn::make() takes it; the layers of a sequential are measured one by one, all
+/// others as one. `sample`: rows of input, [rows, ...], at least 2. `invalid` for what nn::make() refuses,
+/// and for a sample that a layer does not take.
+ModelProfile measure(const Here& here, const Value& model, const Tensor& sample,
+                     const MeasureOptions& options = {});
+
+}  // namespace troupe::parallel

@@ -1,0 +1,42 @@
+// The actor that times a model's layers, an optimizer and links on a worker. Every program knows it.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "actors/actor.h"
+#include "actors/cell/task.h"
+#include "collective/group.h"
+#include "nn/module.h"
+#include "parallel/measure/model_profile.h"
+#include "rref/rref.h"
+
+namespace troupe::internal::parallel {
+
+/// A worker has these, and had so much before the model came.
+struct MeasuredPlace {
+  std::string process;  ///< equal for workers of one process of a host
+  int64_t cores = 1;
+  double memory = 0;  ///< bytes of the process
+};
+
+class Measurer final : public Actor {
+ public:
+  MeasuredPlace place();
+  /// Bytes that tensors of its process have had at most since this was called last, on the CPU, but for
+  /// small ones.
+  double most_tensors();
+  /// The layers of a model, one after the other, on the sample and on a quarter of its rows.
+  std::vector<troupe::parallel::LayerCost> layers(Value model, Tensor sample, int64_t repeats);
+  /// Seconds and bytes of state of Adam, for one byte of parameters.
+  std::pair<double, double> optimizer(int64_t repeats);
+  Task<troupe::parallel::LinkCost> link(RRef<Measurer> other, int64_t repeats);
+  int64_t take(Tensor x) { return x.numel(); }
+  /// All members of the group call it at one time.
+  Task<collective::Links> sums(Group group);
+
+  static constexpr auto remote =
+      methods<&Measurer::place, &Measurer::most_tensors, &Measurer::layers, &Measurer::optimizer,
+              &Measurer::link, &Measurer::take, &Measurer::sums>;
+};
+
+}  // namespace troupe::internal::parallel

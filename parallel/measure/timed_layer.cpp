@@ -1,0 +1,81 @@
+#include "parallel/measure/timed_layer.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "autograd/split_pass.h"
+#include "core/base/clock.h"
+#include "core/memory/cpu_allocator.h"
+#include "core/tensor/creation.h"
+
+namespace troupe::internal::parallel {
+namespace {
+
+class Nowhere final : public autograd::Sink {
+ public:
+  void accumulate(const Tensor&, const Tensor&) override {}
+};
+
+// The seconds from one time to the next, when the device has done what was asked of it.
+class Stopwatch {
+ public:
+  explicit Stopwatch(Device device) : device_(device) { (void)lap(); }
+  double lap() {
+    if (!device_.is_cpu()) backend_of(device_).synchronize(device_);
+    const TimePoint now = Clock::system().now();
+    const double took = std::chrono::duration<double>(now - last_).count();
+    last_ = now;
+    return took;
+  }
+
+ private:
+  const Device device_;
+  TimePoint last_;
+};
+
+}  // namespace
+
+TimedLayer time_layer(nn::Layer& layer, const Tensor& x) {
+  TimedLayer took;
+  Tensor in = x.detach();
+  if (is_floating(in.dtype())) in.requires_grad_();
+  const auto in_use = [&] { return static_cast<double>(allocator_stats(x.device()).in_use); };
+  const double before = in_use();
+  Stopwatch watch(x.device());
+  const Tensor y = layer(in);
+  took.forward = watch.lap();
+  took.saved = std::max(0.0, in_use() - before);
+  if (y.requires_grad()) {
+    const Tensor grad = ones_like(y);
+    Nowhere nowhere;
+    autograd::SplitPass pass({y}, in.requires_grad() ? Tensors{in} : Tensors{});
+    (void)watch.lap();
+    (void)pass.inputs({grad});
+    took.input = watch.lap();
+    pass.rest(nowhere);
+    took.weight = watch.lap();
+  }
+  took.y = y.detach();
+  return took;
+}
+
+TimedLayer time_layer(nn::Layer& layer, const Tensor& x, int64_t repeats) {
+  double working = 0;
+  if (x.device().is_cpu()) {
+    (void)take_cpu_peak();
+    const auto before = static_cast<double>(take_cpu_peak());  // what is in use
+    const double own = time_layer(layer, x).saved;
+    working = std::max(0.0, static_cast<double>(take_cpu_peak()) - before - own);
+  }
+  double saved = time_layer(layer, x).saved;
+  std::vector<TimedLayer> runs;
+  for (int64_t k = 0; k < repeats; ++k) {
+    runs.push_back(time_layer(layer, x));
+    saved = std::min(saved, runs.back().saved);
+  }
+  TimedLayer quickest = *std::ranges::min_element(runs, {}, &TimedLayer::total);
+  quickest.saved = saved, quickest.working = working;
+  return quickest;
+}
+
+}  // namespace troupe::internal::parallel

@@ -1,0 +1,65 @@
+// A model as a layout cuts it: who has what of it, and what lies between them.
+#pragma once
+#include <vector>
+
+#include "collective/schedule/choice.h"
+#include "parallel/pipeline/schedule/simulate.h"
+#include "parallel/plan/planned_layout.h"
+
+namespace troupe::internal::parallel {
+
+using troupe::parallel::LayerCost;
+using troupe::parallel::ModelProfile;
+using troupe::parallel::PlannedLayout;
+using troupe::parallel::PlannedWorkers;
+
+/// Refers to its arguments. Points are numbered as a mesh of dp, pp and tp numbers them.
+class CutModel {
+ public:
+  /// `invalid` for a layout that does not fit the layers or the workers.
+  CutModel(const ModelProfile& profile, const PlannedWorkers& workers, const PlannedLayout& layout);
+  const ModelProfile& profile() const& { return profile_; }
+  const PlannedWorkers& workers() const& { return workers_; }
+  const PlannedLayout& layout() const& { return layout_; }
+  size_t stages() const { return static_cast<size_t>(layout_.pp); }
+  double replicas() const { return static_cast<double>(layout_.dp); }
+  double micro_batches() const { return static_cast<double>(layout_.micro_batches); }
+
+  size_t begin(size_t stage) const { return at_[stage]; }  ///< its first layer
+  size_t end(size_t stage) const { return at_[stage + 1]; }
+  const LayerCost& layer(size_t i) const& { return profile_.layers[i]; }
+  size_t worker(int64_t replica, size_t stage, int64_t rank) const {
+    return static_cast<size_t>((replica * layout_.pp + static_cast<int64_t>(stage)) * layout_.tp + rank);
+  }
+  /// A micro-batch has so many.
+  double rows(int64_t replica) const;
+  /// The rank that has most has such a part of a layer, of which `divided` is divided.
+  double part(const LayerCost& layer, double divided) const;
+  /// Bytes of parameters of one rank: of a layer, of a stage.
+  double parameters_of(const LayerCost& layer) const;
+  double parameters(size_t stage) const;
+  /// The slowest rank of a stage decides.
+  double speed(int64_t replica, size_t stage) const;
+  /// From stage to stage, of a micro-batch, on the slowest link.
+  troupe::parallel::Hop hop(int64_t replica) const;
+
+  /// Seconds of a sum of one layer's result over the ranks of "tp".
+  double over_ranks(double bytes, int64_t replica, size_t stage) const;
+  double over_replicas(collective::Collective c, double bytes, size_t stage) const;
+  /// Whether the replicas of a stage are on several hosts.
+  bool between_hosts(size_t stage) const;
+
+ private:
+  collective::Setting setting(collective::Collective c, double bytes, size_t first, int64_t stride,
+                              int64_t count) const;
+  /// An operation of `count` workers from `first`, `stride` apart, as others of the same hosts do `at_once`.
+  double seconds(collective::Collective c, double bytes, size_t first, int64_t stride, int64_t count,
+                 int64_t at_once) const;
+
+  const ModelProfile& profile_;
+  const PlannedWorkers& workers_;
+  const PlannedLayout& layout_;
+  const std::vector<size_t> at_;
+};
+
+}  // namespace troupe::internal::parallel

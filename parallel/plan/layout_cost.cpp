@@ -1,0 +1,248 @@
+#include "parallel/plan/layout_cost.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "core/base/error.h"
+#include "parallel/data/buckets.h"
+#include "parallel/pipeline/schedule/choose_policy.h"
+#include "parallel/plan/cut_model.h"
+
+namespace troupe::parallel {
+namespace {
+
+using internal::collective::Collective;
+using internal::parallel::CutModel;
+
+// Times of a layout's step.
+class StepFormulas {
+ public:
+  explicit StepFormulas(const CutModel& model)
+      : model_(model),
+        layout_(model.layout()),
+        has_free_cores_(model.profile().cores > model.workers().most_on_a_host()) {}
+
+  struct StageCost {
+    StageTimes times;    // of a micro-batch, with sums and gathers
+    double compute = 0;  // of these, without
+  };
+  StageCost stage(int64_t replica, size_t s) const {
+    const double rows = model_.rows(replica), speed = model_.speed(replica, s);
+    StageTimes t{0, 0, 0};
+    double sums = 0;  // of "tp", in one direction
+    for (size_t i = model_.begin(s); i < model_.end(s); ++i) {
+      const LayerCost& l = model_.layer(i);
+      const double part = model_.part(l, l.time_divided) / speed;
+      t.forward += l.forward.of(rows) * part, t.input += l.input.of(rows) * part;
+      t.weight += l.weight.of(rows) * part;
+      if (l.sums) sums += static_cast<double>(l.sums) * model_.over_ranks(l.output * rows, replica, s);
+    }
+    const double forward = t.forward, m = model_.micro_batches();
+    if (layout_.checkpoint == Checkpoint::always) t.input += forward;
+    if (layout_.checkpoint == Checkpoint::except_last) t.input += forward * (m - 1) / m;
+    StageCost cost{t, t.forward + t.input + t.weight};
+    cost.times.forward += sums, cost.times.input += sums;
+    if (layout_.shard == Shard::all && layout_.dp > 1) add_gathers(s, cost.times);
+    return cost;
+  }
+
+  // When a stage's gradients are summed, whose last backward pass lasts from `begin` to `end`: they go in
+  // buckets while the pass goes on, where a core is free for that, or the bytes are on their way elsewhere.
+  double summed_at(size_t s, double begin, double end) const {
+    if (layout_.dp < 2 || (layout_.shard == Shard::all && layout_.reduce == Per::use)) return end;
+    const bool cuts = layout_.shard == Shard::gradients || layout_.shard == Shard::all;
+    const Collective c = cuts ? Collective::reduce_scatter : Collective::all_reduce;
+    const bool under = sums_lie_under(s);
+    const BucketSizes sizes;
+    auto limit = static_cast<double>(sizes.first);
+    double total = 0, passed = 0, bucket = 0, done = begin;
+    for (size_t i = model_.begin(s); i < model_.end(s); ++i) total += backward(model_.layer(i));
+    const auto send = [&](double ready) {
+      done = std::max(done, under ? ready : end) + model_.over_replicas(c, bucket, s);
+      bucket = 0, limit = static_cast<double>(sizes.others);
+    };
+    for (size_t i = model_.end(s); i-- > model_.begin(s);) {
+      passed += backward(model_.layer(i));
+      bucket += model_.parameters_of(model_.layer(i));
+      if (bucket >= limit) send(begin + (end - begin) * (total > 0 ? passed / total : 1));
+    }
+    if (bucket > 0) send(end);
+    return std::max(done, end);
+  }
+  // Parameters that a step leaves in pieces are gathered behind it.
+  double gathered_after(size_t s) const {
+    if (layout_.dp < 2 || layout_.shard == Shard::none || layout_.shard == Shard::all) return 0;
+    return model_.over_replicas(Collective::all_gather, model_.parameters(s), s);
+  }
+  double optimizer(int64_t replica, size_t s) const {
+    const double divided = layout_.shard == Shard::none ? 1 : model_.replicas();
+    return model_.profile().optimizer * model_.parameters(s) / divided / model_.speed(replica, s);
+  }
+
+ private:
+  bool sums_lie_under(size_t s) const { return has_free_cores_ || model_.between_hosts(s); }
+  double backward(const LayerCost& l) const {
+    return l.input.of(model_.rows(0)) + l.weight.of(model_.rows(0));
+  }
+  // Each part is gathered under the one before it; the first under nothing.
+  void add_gathers(size_t s, StageTimes& t) const {
+    double gather = 0, first = 0;
+    for (size_t i = model_.begin(s); i < model_.end(s); ++i) {
+      const double took =
+          model_.over_replicas(Collective::all_gather, model_.parameters_of(model_.layer(i)), s);
+      gather += took;
+      if (i == model_.begin(s)) first = took;
+    }
+    const bool under = sums_lie_under(s);
+    const auto shown = [&](double computing) { return under ? std::max(first, gather - computing) : gather; };
+    if (layout_.reduce == Per::use) t.weight += gather;
+    if (layout_.gather == Per::use) t.forward += shown(t.forward), t.input += shown(t.input + t.weight);
+  }
+
+  const CutModel& model_;
+  const PlannedLayout& layout_;
+  const bool has_free_cores_;
+};
+
+// The formulas for what replicas divide are those of rank_bytes.cpp.
+LayoutCost memory_of_stage(const CutModel& model, int64_t replica, size_t s, int live) {
+  const PlannedLayout& layout = model.layout();
+  LayoutCost m;
+  const double p = model.parameters(s), n = model.replicas(), rows = model.rows(replica);
+  const bool all = layout.shard == Shard::all && layout.dp > 1;
+  const bool cuts_gradients = (layout.shard == Shard::gradients || all) && layout.dp > 1;
+  double largest = 0, saved = 0, working = 0;
+  for (size_t i = model.begin(s); i < model.end(s); ++i) {
+    const LayerCost& l = model.layer(i);
+    largest = std::max(largest, model.parameters_of(l));
+    const double part = model.part(l, l.saved_divided);
+    saved += l.saved * part, working = std::max(working, l.working * part);
+  }
+  for (int64_t t = 0; t < layout.tp; ++t)
+    m.before = std::max(m.before, model.workers().before(model.worker(replica, s, t)));
+  m.parameters = all ? p / n + (layout.gather == Per::step ? p : 2 * largest) : p;
+  // Gradients wait whole for their bucket, and travel as a copy; two buckets are on their way. Those of a
+  // micro-batch are whole before they are added.
+  const double buckets = layout.dp > 1 ? std::min(p, 2 * static_cast<double>(BucketSizes().others)) : 0;
+  m.gradient_bytes =
+      (cuts_gradients ? p / n + buckets : p) + std::max(buckets, layout.micro_batches > 1 ? p : 0);
+  m.state = model.profile().state * (layout.shard == Shard::none ? p : p / n);
+  const double input = s ? model.layer(model.begin(s) - 1).output * rows : 0;
+  m.activations = layout.checkpoint == Checkpoint::never ? live * saved * rows : live * input + saved * rows;
+  m.activations += working * rows;
+  m.memory = m.before + m.parameters + m.gradient_bytes + m.state + m.activations;
+  return m;
+}
+
+double sent_by_stage(const CutModel& model, int64_t replica, size_t s) {
+  const PlannedLayout& layout = model.layout();
+  const double p = model.parameters(s), part = (model.replicas() - 1) / model.replicas(),
+               uses = model.micro_batches(), rows = model.rows(replica), n = static_cast<double>(layout.tp);
+  double times = layout.shard == Shard::state ? 3 : 2;
+  if (layout.shard == Shard::all)
+    times = (layout.gather == Per::use ? 2 * uses : 1) + (layout.reduce == Per::use ? uses : 1);
+  double bytes = p * part * times;
+  for (size_t i = model.begin(s); layout.tp > 1 && i < model.end(s); ++i) {
+    const LayerCost& l = model.layer(i);
+    bytes += 2 * static_cast<double>(l.sums) * uses * 2 * (n - 1) / n * l.output * rows;
+  }
+  if (s + 1 < model.stages()) bytes += model.layer(model.end(s) - 1).output * rows * uses;
+  if (s > 0) bytes += model.layer(model.begin(s) - 1).output * rows * uses;
+  return bytes;
+}
+
+}  // namespace
+
+double least_step(const ModelProfile& profile, const PlannedWorkers& workers, const PlannedLayout& layout) {
+  const CutModel model(profile, workers, layout);
+  const StepFormulas f(model);
+  double most = 0;
+  for (size_t s = 0; s < model.stages(); ++s) {
+    const StageTimes t = f.stage(0, s).times;
+    most = std::max(most, model.micro_batches() * (t.forward + t.input + t.weight) + f.optimizer(0, s) +
+                              f.gathered_after(s));
+  }
+  return most;
+}
+
+LayoutCost memory_of(const ModelProfile& profile, const PlannedWorkers& workers, const PlannedLayout& layout,
+                     const std::vector<int>& live) {
+  const CutModel model(profile, workers, layout);
+  LayoutCost most;
+  for (int64_t d = 0; d < layout.dp; ++d)
+    for (size_t s = 0; s < model.stages(); ++s)
+      if (LayoutCost m = memory_of_stage(model, d, s, live.at(s)); m.memory > most.memory)
+        most = m, most.worker = model.worker(d, s, 0);
+  return most;
+}
+
+namespace {
+
+// The step of one replica, whose stages take these.
+LayoutCost cost_of_replica(const CutModel& model, int64_t replica,
+                           const std::vector<StepFormulas::StageCost>& stages, const Simulation& run) {
+  const StepFormulas f(model);
+  std::vector<double> begin(stages.size(), 0), end(stages.size(), 0);  // of the last backward pass
+  for (const auto& e : run.events)
+    if (const auto s = static_cast<size_t>(e.worker); e.action.work != Work::forward && e.end >= end[s])
+      begin[s] = e.begin, end[s] = e.end;
+  LayoutCost cost;
+  size_t last = 0;
+  double behind = 0;
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const double summed = f.summed_at(s, begin[s], end[s]);
+    const double all = summed + f.optimizer(replica, s) + f.gathered_after(s);
+    if (all > cost.step) cost.step = all, last = s, behind = summed - end[s];
+    cost.sent = std::max(cost.sent, sent_by_stage(model, replica, s));
+  }
+  const StageTimes& t = stages[last].times;
+  cost.compute = model.micro_batches() * stages[last].compute;
+  cost.sums = model.micro_batches() * (t.forward + t.input + t.weight) - cost.compute;
+  cost.optimizer = f.optimizer(replica, last);
+  cost.gradients = behind + f.gathered_after(last);
+  cost.bubble = std::max(0.0, cost.step - cost.compute - cost.sums - cost.optimizer - cost.gradients);
+  return cost;
+}
+
+}  // namespace
+
+LayoutCost cost_of(const ModelProfile& profile, const PlannedWorkers& workers, const PlannedLayout& layout,
+                   Simulation& simulated) {
+  const CutModel model(profile, workers, layout);
+  const StepFormulas f(model);
+  const Policy policy =
+      make_policy(layout.schedule, static_cast<int>(layout.pp), static_cast<int>(layout.micro_batches));
+  LayoutCost worst;
+  std::set<std::vector<double>> seen;  // replicas that differ in nothing are simulated once
+  std::vector<int> live;
+  for (int64_t d = 0; d < layout.dp; ++d) {
+    const Hop hop = model.hop(d);
+    std::vector<StageTimes> times;
+    std::vector<StepFormulas::StageCost> stages;
+    std::vector<double> key{hop.latency, hop.busy};
+    for (size_t s = 0; s < model.stages(); ++s) {
+      stages.push_back(f.stage(d, s)), times.push_back(stages.back().times);
+      key.insert(key.end(), {times[s].forward, times[s].input, times[s].weight});
+    }
+    if (!seen.insert(key).second) continue;
+    const Simulation run = simulate(policy, times, 1, hop);
+    const LayoutCost cost = cost_of_replica(model, d, stages, run);
+    if (cost.step > worst.step) worst = cost, simulated = run;
+    live = run.peak_live;
+  }
+  const LayoutCost memory = memory_of(profile, workers, layout, live);
+  worst.memory = memory.memory, worst.before = memory.before, worst.parameters = memory.parameters;
+  worst.gradient_bytes = memory.gradient_bytes, worst.state = memory.state;
+  worst.activations = memory.activations, worst.worker = memory.worker;
+  return worst;
+}
+
+LayoutCost cost_of(const ModelProfile& profile, const PlannedWorkers& workers, const PlannedLayout& layout) {
+  Simulation run;
+  return cost_of(profile, workers, layout, run);
+}
+
+}  // namespace troupe::parallel

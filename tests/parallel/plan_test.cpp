@@ -1,0 +1,230 @@
+// Plans: profiles as files, formulas of a step and its memory, and what a search takes and leaves.
+#include <catch2/catch.hpp>
+
+#include "core/base/readable_bytes.h"
+#include "parallel/layout/layout.h"
+#include "parallel/plan/plan.h"
+#include "tests/support/error_of.h"
+
+using namespace troupe;
+using namespace troupe::parallel;
+
+namespace {
+
+constexpr double kMiB = 1 << 20;
+
+// Layers that take a millisecond forward and two backward for a batch of 32, each of 4 MiB.
+ModelProfile uniform(size_t layers, size_t workers, size_t per_host = 64) {
+  ModelProfile p{.batch = 32, .cores = 64};
+  for (size_t i = 0; i < layers; ++i)
+    p.layers.push_back({.name = "linear",
+                        .forward = {0, 1e-3 / 32},
+                        .input = {0, 1e-3 / 32},
+                        .weight = {0, 1e-3 / 32},
+                        .parameters = 4 * kMiB,
+                        .saved = 4096,
+                        .output = 2048});
+  for (size_t w = 0; w < workers; ++w)
+    p.workers.push_back({.name = "w" + std::to_string(w), .host = "h" + std::to_string(w / per_host)});
+  p.process = p.host = {.latency = 2e-6, .rate = 1e10};
+  p.hosts = {.latency = 5e-5, .rate = 1.25e8};
+  p.sums = {.near_round = 4e-6, .near_rate = 1e10, .far_round = 1e-4, .far_rate = 1.25e8};
+  p.optimizer = 1e-10, p.state = 2;
+  return p;
+}
+ModelProfile with_heads(ModelProfile p, int64_t heads) {
+  p.cuts_layers = true;
+  for (LayerCost& l : p.layers)
+    l.name = "transformer_encoder_layer", l.heads = heads, l.sums = 2, l.time_divided = 0.9,
+    l.parameters_divided = 0.99, l.saved_divided = 0.7;
+  return p;
+}
+PlannedLayout layout_of(int64_t dp, int64_t pp, int64_t tp, int64_t m, std::vector<size_t> cuts = {},
+                        int64_t rows = 32) {
+  return {.dp = dp,
+          .pp = pp,
+          .tp = tp,
+          .cuts = std::move(cuts),
+          .rows = std::vector<int64_t>(static_cast<size_t>(dp), rows / dp),
+          .micro_batches = m};
+}
+LayoutCost cost(const ModelProfile& p, const PlannedLayout& l) {
+  return cost_of(p, PlannedWorkers(p, 0, 0), l);
+}
+
+}  // namespace
+
+TEST_CASE("a profile goes to a file and comes back, and what is wrong in one is named") {
+  ModelProfile p = with_heads(uniform(2, 3), 4);
+  p.workers[1].speed = 0.5, p.workers[2].memory = 1e9;
+  CHECK(parse_profile(p.json(), "p.json") == p);
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::string text = p.json();
+    const size_t at = text.find(from);
+    REQUIRE(at != std::string::npos);
+    text.replace(at, from.size(), to);
+    return testing::invalid_text([&] { (void)parse_profile(text, "p.json"); });
+  };
+  CHECK(changed("\"batch\": 32", "\"batch\": -32") ==
+        "[plan] p.json: \"batch\" is -32: expected a whole number from 0 on");
+  CHECK(changed("\"batch\": 32", "\"batch\": 0") == "[plan] p.json: \"batch\" is 0: expected at least 1 row");
+  CHECK(changed("\"speed\": 0.5", "\"speed\": \"slow\"") ==
+        "[plan] p.json: \"workers[1].speed\" is \"slow\": expected a number");
+  CHECK(changed("\"optimizer\"", "\"optimiser\"") == "[plan] p.json: \"optimizer\" is missing");
+  CHECK(changed("\"name\": \"w1\"", "\"name\": \"w0\"") == "[plan] p.json: worker \"w0\" is there twice");
+  CHECK(testing::invalid_text([] { (void)parse_profile("{\"mesh\": {}}", "plan.json"); }) ==
+        "[plan] plan.json: this is no profile of a model: expected an object with \"format\": "
+        "\"troupe model profile 1\", as programs write with --measure FILE");
+  p.layers.clear();
+  CHECK(testing::invalid_text([&] { (void)parse_profile(p.json(), "p.json"); }) ==
+        "[plan] p.json: \"layers\" is empty: expected a layer at least");
+}
+
+TEST_CASE("profiles of one model are put together, and those of others are refused") {
+  ModelProfile a = uniform(2, 1), b = uniform(2, 2);
+  b.layers[0].forward.per_row /= 2, a.hosts = {};
+  const ModelProfile both = merge({a, b});
+  CHECK(both.workers.size() == 2);
+  CHECK(both.layers[0].forward == b.layers[0].forward);
+  CHECK(both.hosts == b.hosts);
+  CHECK(testing::invalid_text([&] { (void)merge({a, uniform(3, 1)}); }).find("is of another model") !=
+        std::string::npos);
+}
+
+TEST_CASE("the formulas of a step: replicas, stages and ranks") {
+  const ModelProfile p = with_heads(uniform(8, 4), 8);
+  CHECK(cost(p, layout_of(1, 1, 1, 1)).compute == Approx(24e-3));
+  // Of two replicas each has half of the rows; their sums lie under the pass but for the last bucket.
+  const LayoutCost replicas = cost(p, layout_of(2, 1, 1, 1));
+  CHECK(replicas.compute == Approx(12e-3));
+  CHECK(replicas.gradients > 0);
+  CHECK(replicas.gradients < 32 * kMiB / 1e10 * 1.2);
+  CHECK(replicas.sent == Approx(32 * kMiB));  // 2 (n - 1) / n
+  // 1F1B: (m + p - 1) / m of what one stage computes.
+  const LayoutCost stages = cost(p, layout_of(1, 4, 1, 8, {2, 4, 6}));
+  CHECK(stages.compute == Approx(6e-3));
+  CHECK(stages.step - stages.optimizer == Approx(6e-3 * 11 / 8).epsilon(0.01));
+  // Ranks: what is divided, and the rest on each.
+  const LayoutCost ranks = cost(p, layout_of(1, 1, 4, 1));
+  CHECK(ranks.compute == Approx(24e-3 * (0.1 + 0.9 / 4)));
+  CHECK(ranks.sums > 0);
+  CHECK(ranks.parameters == Approx(32 * kMiB * (0.01 + 0.99 / 4)));
+}
+
+TEST_CASE("the formulas of memory are those of what replicas divide") {
+  const ModelProfile p = uniform(8, 4);
+  PlannedLayout l = layout_of(4, 1, 1, 1);
+  const double all = 32 * kMiB;
+  CHECK(cost(p, l).state == Approx(2 * all));
+  l.shard = Shard::state;
+  CHECK(cost(p, l).state == Approx(2 * all / 4));
+  CHECK(cost(p, l).gradient_bytes == Approx(2 * all));  // and in buckets
+  l.shard = Shard::gradients;
+  CHECK(cost(p, l).gradient_bytes == Approx(2 * all + all / 4));
+  l.shard = Shard::all;
+  CHECK(cost(p, l).parameters == Approx(all / 4 + 8 * kMiB));
+  // Micro-batches that are alive, and their inputs alone where stages compute them again.
+  PlannedLayout pipe = layout_of(1, 4, 1, 8, {2, 4, 6});
+  CHECK(cost(p, pipe).activations == Approx(4 * 2 * 4096 * 4));
+  pipe.schedule = "gpipe";
+  CHECK(cost(p, pipe).activations == Approx(8 * 2 * 4096 * 4));
+  pipe.checkpoint = Checkpoint::always;
+  CHECK(cost(p, pipe).activations == Approx(8 * 2048 * 4 + 2 * 4096 * 4));
+  CHECK(cost(p, pipe).compute == Approx(6e-3 * 4 / 3));
+}
+
+TEST_CASE("a plan takes what costs least, says what binds, and why not the others") {
+  // Ten gigabit between hosts: whole gradients cost more than activations do.
+  ModelProfile p = with_heads(uniform(8, 4, 2), 8);
+  const LayoutPlan found = plan(p);
+  REQUIRE(found.best.size() == 10);
+  for (size_t i = 1; i < found.best.size(); ++i)
+    CHECK(found.best[i - 1].cost.step <= found.best[i].cost.step);
+  for (const PlanRow& row : found.best) {
+    const LayoutCost& c = row.cost;
+    CHECK(c.compute + c.bubble + c.sums + c.gradients + c.optimizer == Approx(c.step));
+    CHECK(cost(p, row.layout).step == c.step);
+  }
+  CHECK(found.best[0].layout.dp == 1);  // 32 MiB of gradients take 0.3 s
+  const std::string text = found.str();
+  CHECK(text.find("The first spends its step on: computing ") != std::string::npos);
+  CHECK(text.find("  replicas alone: dp 4") != std::string::npos);
+  CHECK(text.find("sums of gradients over replicas: ") != std::string::npos);
+  // The file is one that programs read.
+  const auto file = parse_layout(found.layout_json(), "plan.json");
+  // With few parameters, between workers of one host, replicas are best: they wait for nobody.
+  ModelProfile near = uniform(8, 4);
+  for (LayerCost& l : near.layers) l.parameters = 4096;
+  CHECK(plan(near).best[0].layout.dp == 4);
+}
+
+TEST_CASE("a plan holds the best of all layouts, whatever bounds left out") {
+  const ModelProfile p = with_heads(uniform(6, 4, 2), 2);
+  PlanOptions all{.shown = 100000};
+  const LayoutPlan every = plan(p, all), some = plan(p);
+  CHECK(every.simulated == every.candidates);
+  CHECK(some.simulated < every.simulated);
+  for (size_t i = 0; i < some.best.size(); ++i) CHECK(some.best[i].cost.step == every.best[i].cost.step);
+}
+
+TEST_CASE("workers of another speed get rows and layers in proportion") {
+  ModelProfile p = uniform(10, 3);
+  p.workers[2].speed = 0.5;
+  const LayoutPlan found = plan(p, {.batch = 40, .shown = 1000});
+  size_t replicas = 0, stages = 0;
+  for (const PlanRow& row : found.best) {
+    if (row.layout.dp == 3) {
+      ++replicas;
+      CHECK(row.layout.rows == std::vector<int64_t>{16, 16, 8});
+      if (row.layout.checkpoint == Checkpoint::never)
+        CHECK(row.cost.compute == Approx(10 * 3e-3 / 32 * 16));  // as long on the slow one
+    }
+    if (row.layout.pp != 3) continue;
+    ++stages;
+    CHECK(row.layout.cuts == std::vector<size_t>{4, 8});
+  }
+  CHECK(replicas > 0);
+  CHECK(stages > 0);
+  LayoutPlan of_replicas = found;
+  std::erase_if(of_replicas.best, [](const PlanRow& row) { return row.layout.dp != 3; });
+  CHECK(of_replicas.layout_json().find("\"rows\": [\n  16,\n  16,\n  8\n ]") != std::string::npos);
+}
+
+TEST_CASE("memory leaves layouts out; where nothing fits the nearest is named, and what is short") {
+  ModelProfile p = uniform(8, 4);
+  const double all = 32 * kMiB;
+  const LayoutPlan tight = plan(p, {.memory = 2.6 * all});
+  REQUIRE(!tight.best.empty());
+  for (const PlanRow& row : tight.best) CHECK(row.cost.memory <= 2.6 * all);
+  CHECK(tight.str().find("memory, 160.") != std::string::npos);  // replicas that divide nothing
+  const LayoutPlan none = plan(p, {.memory = 1 << 20});
+  CHECK(none.best.empty());
+  CHECK(none.str().find("Nothing fits into 1.0 MiB of a worker. The nearest is pp 4, ") != std::string::npos);
+  CHECK(testing::invalid_text([&] { (void)none.layout_json(); }) ==
+        "[plan] nothing fits, so there is no layout to write");
+}
+
+TEST_CASE("a model without layers that are cut is planned over replicas and stages, and the plan says so") {
+  const LayoutPlan found = plan(uniform(4, 4));
+  CHECK(found.str().find("it is planned over dp and pp alone") != std::string::npos);
+  for (const PlanRow& row : found.best) CHECK(row.layout.tp == 1);
+  CHECK(plan(uniform(4, 8)).str().find("stages alone: pp 8: the model has 4 layers") != std::string::npos);
+}
+
+TEST_CASE("64 workers are at most 10,000 candidates") {
+  const ModelProfile p = with_heads(uniform(64, 64, 8), 64);
+  const LayoutPlan found = plan(p, {.batch = 512, .parts = true});
+  CHECK(found.candidates <= 10000);
+  CHECK(found.candidates > 500);
+  CHECK(found.best.size() == 10);
+}
+
+TEST_CASE("numbers of bytes are read as people write them") {
+  CHECK(bytes_named("2G") == int64_t{2} << 30);
+  CHECK(bytes_named("1.5 GiB") == int64_t{3} << 29);
+  CHECK(bytes_named("512m") == 512 << 20);
+  CHECK(bytes_named("100") == 100);
+  for (const char* wrong : {"", "G", "-1G", "2 giraffes", "1e30", "nan"})
+    CHECK(testing::invalid_text([&] { (void)bytes_named(wrong); }).find("is no number of bytes") !=
+          std::string::npos);
+}

@@ -1,0 +1,89 @@
+#include "tools/plan/plan.h"
+
+#include <fmt/format.h>
+
+#include <iostream>
+
+#include "core/base/error.h"
+#include "core/base/readable_bytes.h"
+#include "data/formats/file.h"
+#include "parallel/pipeline/schedule/choose_policy.h"
+#include "parallel/plan/plan.h"
+#include "tools/draw/timeline.h"
+#include "tools/flags/flags.h"
+
+namespace troupe::tools {
+namespace {
+
+// The simulated step as a report of a step that ran.
+parallel::StepReport report_of(const parallel::LayoutPlan& plan) {
+  const parallel::PlannedLayout& layout = plan.best.at(0).layout;
+  const auto policy = parallel::make_policy(layout.schedule, static_cast<int>(layout.pp),
+                                            static_cast<int>(layout.micro_batches));
+  parallel::StepReport report;
+  report.schedule = parallel::name_of(policy) + ", as planned";
+  report.workers = parallel::workers_of(policy), report.micro_batches = parallel::micro_batches_of(policy);
+  report.map = parallel::map_of(policy);
+  report.duration = plan.step.makespan;
+  report.busy = plan.step.busy, report.peak_live = plan.step.peak_live;
+  report.exposed.assign(report.busy.size(), 0);
+  for (const auto& e : plan.step.events)
+    report.events.push_back({e.worker, report.map.stage(e.worker, e.action.chunk), e.action, e.begin, e.end});
+  return report;
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  datasets::AtomicFile file(path, "plan");
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
+int planned(const std::vector<std::string>& arguments) {
+  std::vector<std::string> files;
+  parallel::PlanOptions options;
+  std::string memory, layout, chart;
+  auto shown = static_cast<int64_t>(options.shown);
+  Flags flags("troupe plan",
+              "Says how to cut a model over workers, and why: from what programs measure with "
+              "--measure FILE.");
+  flags.rest("PROFILE...", files, "what was measured; several of one model are put together")
+      .add("-n,--workers", options.workers, "to cut it over; 0: those that were measured", {0, 1 << 20})
+      .add("--per-host", options.per_host, "workers of a host; 0: as measured", {0, 1 << 20})
+      .add("--batch", options.batch, "rows of a step; 0: the sample's", {0, 1e9})
+      .add("--memory", memory, "that a worker may have, such as 2G; any unless given")
+      .add("--parts", options.parts,
+           "the model is made of parallel::Sharded parts, so that shard all is possible")
+      .add("--rows", shown, "layouts of the table", {1, 1000})
+      .output("--layout", layout, "the layout file that is written, for build() and --layout of programs")
+      .output("--chart", chart, "picture of the chosen step (SVG)")
+      .footer(
+          "Example:  troupe run -n 4 sharded input.txt --measure model.json\n"
+          "          troupe plan model.json --memory 2G --layout plan.json\n"
+          "          troupe run -n 4 sharded input.txt --layout plan.json --check model.json");
+  if (auto code = flags.parse(files_last(arguments, {"--parts"}), std::cout, std::cerr)) return *code;
+  if (files.empty()) throw_invalid("no profile given; for instance: troupe plan model.json");
+  flags.check_outputs();
+  options.shown = static_cast<size_t>(shown);
+  if (!memory.empty()) options.memory = static_cast<double>(bytes_named(memory));
+  std::vector<parallel::ModelProfile> profiles;
+  for (const std::string& file : files) profiles.push_back(parallel::read_profile(file));
+  const parallel::LayoutPlan plan = parallel::plan(parallel::merge(profiles), options);
+  std::cout << plan.str() << std::flush;
+  if (plan.best.empty()) return 1;
+  if (!layout.empty()) write_text(layout, plan.layout_json());
+  if (!chart.empty()) write_timeline(chart, report_of(plan));
+  return 0;
+}
+
+}  // namespace
+
+int plan_main(const std::vector<std::string>& arguments) {
+  try {
+    return planned(arguments);
+  } catch (const Error& e) {
+    std::cerr << "troupe plan: " << e.message() << "\n";
+    return e.kind() == ErrorKind::invalid ? 2 : 1;
+  }
+}
+
+}  // namespace troupe::tools

@@ -1,0 +1,5 @@
+// How to cut a model over workers: what its layers take, and a search over layouts.
+#pragma once
+#include "parallel/measure/measure.h"
+#include "parallel/plan/check.h"
+#include "parallel/plan/plan.h"
