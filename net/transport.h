@@ -37,7 +37,8 @@ struct Limits {
   size_t message_bytes = size_t{8} << 30;  ///< of all buffers of one message
   uint32_t buffers = 1 << 16;
   size_t queue_bytes = size_t{1} << 30;  ///< accepted by send() and not yet written; one message always fits
-  int unauthenticated = 64;              ///< connections in handshake at once, per listener
+  size_t unacknowledged_bytes = size_t{64} << 20;  ///< written to a peer that has not said that it has them
+  int unauthenticated = 64;                        ///< connections in handshake at once, per listener
   Duration handshake = std::chrono::seconds(5);
   Duration connect = std::chrono::seconds(10);
   Duration heartbeat = std::chrono::seconds(1);

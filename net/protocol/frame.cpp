@@ -76,7 +76,7 @@ FramePrefix decode_prefix(std::span<const std::byte, kPrefixBytes> bytes, const 
       check_prefix(p, limits);
       return p;
     case FrameKind::heartbeat:
-      if (p.header_words || p.count) throw_invalid("[net] a heartbeat with something in it");
+      if (p.header_words || p.count > UINT16_MAX) throw_invalid("[net] a heartbeat with something in it");
       return p;
     case FrameKind::goodbye:
       if (p.header_words || p.count > kGoodbyeBytes)
@@ -144,7 +144,9 @@ void write_head(std::byte* out, const Message& m, const Limits& limits, uint32_t
   }
 }
 
-std::vector<std::byte> heartbeat_frame() { return to_vector(encode_prefix({FrameKind::heartbeat, 0, 0})); }
+std::vector<std::byte> heartbeat_frame(uint32_t received, uint16_t port) {
+  return to_vector(encode_prefix({FrameKind::heartbeat, 0, port, received}));
+}
 
 std::vector<std::byte> answer_frame(FrameKind kind, bool accepted) {
   return to_vector(encode_prefix({kind, 0, accepted ? 1u : 0u}));

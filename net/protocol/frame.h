@@ -11,8 +11,10 @@
 //
 // Messages and the goodbye are numbered along a connection, whose frames may come by two ways: a socket, and
 // a ring of shared memory (net/socket/shared/ring.h). A goodbye has its text (count in place of the buffers)
-// and nothing else. The others are prefixes alone, without a number: a heartbeat; the offer of a ring or an
-// arena, whose descriptors come with it; the answers, whose count is 1 if it may be used from now on.
+// and nothing else. The others are prefixes alone, and not numbered: a heartbeat; the offer of a ring or an
+// arena, whose descriptors come with it; the answers, whose count is 1 if it may be used from now on. On a
+// link that outlives its connections (net/protocol/link.h) a heartbeat's number is that of the next frame
+// that its sender expects, and its count the TCP port where its sender listens on this address, or 0.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -40,7 +42,7 @@ enum class FrameKind : uint32_t {
 struct FramePrefix {
   FrameKind kind = FrameKind::message;
   uint32_t header_words = 0;
-  uint32_t count = 0;   ///< buffers of a message, bytes of a goodbye's text
+  uint32_t count = 0;   ///< buffers of a message, bytes of a goodbye's text, port of a heartbeat
   uint32_t number = 0;  ///< of a message or goodbye, along its connection; begins again after the last
   bool operator==(const FramePrefix&) const = default;
 };
@@ -70,7 +72,7 @@ std::vector<std::byte> message_head(const Message& message, const Limits& limits
 /// The same, into the front of `out`, which has room for it.
 inline size_t head_bytes(const Message& message) { return kPrefixBytes + 8 * message.buffers.size(); }
 void write_head(std::byte* out, const Message& message, const Limits& limits, uint32_t number);
-std::vector<std::byte> heartbeat_frame();
+std::vector<std::byte> heartbeat_frame(uint32_t received = 0, uint16_t port = 0);
 std::vector<std::byte> goodbye_frame(std::string_view reason, uint32_t number = 0);
 /// `kind`: ring_answer or arena_answer.
 std::vector<std::byte> answer_frame(FrameKind kind, bool accepted);

@@ -18,7 +18,7 @@ namespace {
 constexpr char kMagic[] = {'T', 'R', 'O',  'U',
                            'P', 'E', '\r', '\n'};  // the line end shows text-mode mangling
 constexpr size_t kPreamble = 16, kMacBytes = 32;
-constexpr size_t kInfoBytes = 4 + 1 + kNameBytes;
+constexpr size_t kNamedBytes = 4 + 1 + kNameBytes, kInfoBytes = kNamedBytes + kLinkWordsBytes;
 constexpr size_t kHelloBytes = sizeof(Nonce) + sizeof(uint64_t);  // behind the preamble
 constexpr const char* kOtherJob =
     "belongs to another job, which has the same token: give each job an address of its own";
@@ -33,12 +33,14 @@ std::vector<std::byte> preamble(uint32_t version, uint32_t mark = 0) {
   return out;
 }
 
-// id, length of the name, name padded with zeros.
-std::vector<std::byte> encode_info(const PeerInfo& info) {
+// id, length of the name, name padded with zeros, words of the link.
+std::vector<std::byte> encode_info(const PeerInfo& info, const LinkWords& link) {
   std::vector<std::byte> out(kInfoBytes);
   std::memcpy(out.data(), &info.id, 4);
   out[4] = static_cast<std::byte>(info.name.size());
   std::memcpy(out.data() + 5, info.name.data(), info.name.size());
+  const auto words = encode_link_words(link);
+  std::copy(words.begin(), words.end(), out.begin() + kNamedBytes);
   return out;
 }
 
@@ -91,7 +93,7 @@ Handshake::Handshake(Role role, std::string token, PeerInfo self, const Nonce& n
       version_(version) {
   check_token(token);
   check_peer_info(self);
-  self_ = encode_info(self);
+  info_ = std::move(self);
   expect(Step::hello, kPreamble);
   if (role_ != Role::connector) return;
   secret_ = credentials_.secret(standing_, job_);
@@ -175,8 +177,9 @@ void Handshake::on_listener_proof() {
     put(std::vector<std::byte>(kInfoBytes + kMacBytes));
     return refuse(Refusal::token, "refused the cluster token");
   }
-  put(self_);
-  put(mac("connector", self_));
+  const auto self = encode_info(info_, link_);
+  put(self);
+  put(mac("connector", self));
   if (other_job()) return refuse(Refusal::job, kOtherJob);  // so does the listener, now that it trusts us
   expect(Step::welcome, kInfoBytes + kMacBytes);
 }
@@ -186,15 +189,17 @@ void Handshake::on_connector_proof() {
     return refuse(Refusal::token, "does not have the cluster token");
   if (other_job()) return refuse(Refusal::job, kOtherJob);
   if (!read_peer()) return;
-  peer_bytes_.insert(peer_bytes_.end(), self_.begin(), self_.end());
-  put(self_);
+  if (answer_) link_ = answer_(peer_link_);
+  const auto self = encode_info(info_, link_);
+  peer_bytes_.insert(peer_bytes_.end(), self.begin(), self.end());
+  put(self);
   put(mac("welcome", peer_bytes_));
   step_ = Step::ended;
   state_ = State::done;
 }
 
 void Handshake::on_welcome() {
-  std::vector<std::byte> both = self_;
+  std::vector<std::byte> both = encode_info(info_, link_);
   both.insert(both.end(), input_.begin(), input_.begin() + kInfoBytes);
   if (!matches(mac("welcome", both), kInfoBytes)) return refuse(Refusal::token, "refused the cluster token");
   if (!read_peer()) return;
@@ -206,8 +211,9 @@ bool Handshake::read_peer() {
   std::memcpy(&peer_.id, input_.data(), 4);
   peer_.name.assign(reinterpret_cast<const char*>(input_.data()) + 5, std::to_integer<size_t>(input_[4]));
   peer_bytes_.assign(input_.begin(), input_.begin() + kInfoBytes);
+  peer_link_ = decode_link_words(input_.data() + kNamedBytes);
   const bool clean = std::none_of(peer_.name.begin(), peer_.name.end(), is_control);
-  if (!clean || encode_info(peer_) != peer_bytes_) {
+  if (!clean || encode_info(peer_, peer_link_) != peer_bytes_) {
     refuse(Refusal::garbage, "gives itself a malformed name");
   } else if (const Standing proved = role_ == Role::listener ? standing_ : Standing::member;
              standing_of(peer_.id) != proved) {

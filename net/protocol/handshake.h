@@ -2,9 +2,10 @@
 //
 //   connector -> listener   hello:  magic (8), version (4), standing (4), nonce (32), job (8)
 //   listener -> connector   hello, then HMAC(secret, "listener", version, both nonces, both jobs)
-//   connector -> listener   who it is (260), HMAC(secret, "connector", version, both nonces, jobs, who it is)
-//   listener -> connector   who it is (260), HMAC(secret, "welcome", version, both nonces, jobs, both peers)
+//   connector -> listener   who it is (300), HMAC(secret, "connector", version, both nonces, jobs, who it is)
+//   listener -> connector   who it is (300), HMAC(secret, "welcome", version, both nonces, jobs, both peers)
 //
+// Who it is: number, length of the name, name (255), and what it says of the link (net/protocol/link.h).
 // The secret is that of the connector's standing, member or guest, and job (net/protocol/standing.h); a
 // member derives both from the token, and who listens is a member. A peer's number has to be one of its
 // standing.
@@ -19,19 +20,21 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "net/protocol/keys.h"
+#include "net/protocol/link.h"
 #include "net/protocol/standing.h"
 #include "net/transport.h"
 
 namespace troupe::internal::net {
 
 /// Spoken by this build. The first 16 bytes of a hello have the same form in every version.
-inline constexpr uint32_t kProtocolVersion = 15;
+inline constexpr uint32_t kProtocolVersion = 16;
 inline constexpr size_t kNameBytes = 255;  ///< longest PeerInfo::name
 inline constexpr size_t kTokenBytes = 16;  ///< shortest token
 
@@ -61,6 +64,15 @@ class Handshake {
   /// job_number(). `version` is kProtocolVersion but in tests.
   Handshake(Role role, std::string token, PeerInfo self, const Nonce& nonce, TimePoint deadline,
             uint64_t job = 0, uint32_t version = kProtocolVersion);
+
+  /// What a connector says of the link, before its first output. Without it: nothing outlives this.
+  void set_link(const LinkWords& words) { link_ = words; }
+  /// What a listener answers, once the other side has proved who it is. Without it: as above.
+  using Answer = std::function<LinkWords(const LinkWords& theirs)>;
+  void set_answer(Answer answer) { answer_ = std::move(answer); }
+  /// What each side has said of the link; valid once done.
+  const LinkWords& link() const { return link_; }
+  const LinkWords& peer_link() const { return peer_link_; }
 
   /// How many bytes may be received now, at least 1 while waiting. Reading no more leaves what follows the
   /// handshake to the connection.
@@ -102,9 +114,9 @@ class Handshake {
 
   Role role_;
   Credentials credentials_;
-  Standing standing_;            // of the connector
-  std::string secret_;           // once the connector's standing and job are known
-  std::vector<std::byte> self_;  // encoded
+  Standing standing_;   // of the connector
+  std::string secret_;  // once the connector's standing and job are known
+  PeerInfo info_;       // of this side
   Nonce nonce_, other_nonce_{};
   TimePoint deadline_;
   uint64_t job_, other_job_ = 0;
@@ -116,6 +128,8 @@ class Handshake {
   size_t expected_ = 0;
   std::vector<std::byte> input_, output_, peer_bytes_;
   PeerInfo peer_;
+  LinkWords link_, peer_link_;
+  Answer answer_;
   std::string text_;
 };
 

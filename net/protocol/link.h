@@ -21,7 +21,7 @@
 
 namespace troupe::internal::net {
 
-/// Of one link, from the random generator of who opened it. Zeros: a connection that is not made again.
+/// Names one link; from the random generator of who opened it. Zeros: a connection that is not made again.
 using LinkId = std::array<std::byte, 16>;
 
 /// What both ends of a handshake say of the link; its proofs cover it (net/protocol/handshake.h).
@@ -47,7 +47,7 @@ std::array<std::byte, kLinkWordsBytes> encode_link_words(const LinkWords& words)
 /// A word that there is none of becomes `unknown`.
 LinkWords decode_link_words(const std::byte* bytes);
 
-/// By how much `a` is ahead of `b`, where numbers begin again after the last.
+/// Counts by how much `a` is ahead of `b`, where numbers begin again after the last.
 inline int32_t ahead(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b); }
 
 /// What was sent and not acknowledged, and what waits. `Frame` has `bool numbered`: those that have are

@@ -7,6 +7,7 @@
 
 #include "core/base/log.h"
 #include "core/base/mutex.h"
+#include "core/base/random_bytes.h"
 #include "net/socket/connection/socket_connection.h"
 #include "net/socket/establish/connector.h"
 #include "net/socket/establish/listener.h"
@@ -27,7 +28,7 @@ class SocketListener final : public Listener {
 class SocketTransport final : public Transport {
  public:
   SocketTransport(SocketOptions options, Events& events)
-      : core_(std::make_shared<Reactor>(std::move(options), events)) {}
+      : core_(std::make_shared<Reactor>(std::move(options), events, &SocketTransport::begin)) {}
 
   ~SocketTransport() override {
     if (core_->delivery.on_thread() || core_->upkeep.on_thread()) {
@@ -66,12 +67,34 @@ class SocketTransport final : public Transport {
       const auto where = parse_address(address);
       if (where.kind == Address::Kind::tcp && where.port == 0)
         throw_invalid(fmt::format("[net] cannot connect to {}: port 0 is for listening", address));
-      const auto connector = std::make_shared<Connector>(core_, where, retry);
+      LinkWords words;
+      if (where.kind == Address::Kind::tcp && standing_of(core_->self().id) == Standing::member)
+        random_bytes(words.id.data(), words.id.size());
+      const auto connector =
+          std::make_shared<Connector>(core_, where, retry, core_->now() + core_->limits().connect, words);
       {
         std::lock_guard lock(mutex_);
         remember(connectors_, connector);
       }
-      return connector->start();
+      Promise<std::shared_ptr<Connection>> promise;
+      connector->start(
+          [core = core_, promise, at = where.str()](Stream stream, PeerInfo peer, const LinkWords& answer) {
+            const auto c = std::make_shared<SocketConnection>(core, std::move(stream), std::move(peer), at,
+                                                              LinkOfConnection{answer, true});
+            core->add(c);
+            core->delivery.post([core, c, promise] {
+              if (core->shutting_down())
+                c->abandon();
+              else if (c->start([&] { promise.set(c); }))
+                return;
+              promise.fail(Error(ErrorKind::disconnected,
+                                 fmt::format("[net] the connection to {} was closed at once", c->address())));
+            });
+          },
+          [core = core_, promise](const Error& why, Connector::Failure) {
+            core->delivery.post([promise, why] { promise.fail(why); });
+          });
+      return promise.future();
     } catch (const Error& e) {
       return Future<std::shared_ptr<Connection>>::failed(e);
     }
@@ -86,6 +109,13 @@ class SocketTransport final : public Transport {
   }
 
  private:
+  static std::shared_ptr<Dial> begin(const std::shared_ptr<Reactor>& core, const Address& to,
+                                     TimePoint deadline, const LinkWords& words, Dial::Made made,
+                                     Dial::Failed failed) {
+    auto connector = std::make_shared<Connector>(core, to, false, deadline, words);
+    connector->start(std::move(made), std::move(failed));
+    return connector;
+  }
   template <class T>
   static void remember(std::vector<std::weak_ptr<T>>& all, const std::shared_ptr<T>& one) {
     std::erase_if(all, [](const auto& weak) { return weak.expired(); });

@@ -3,7 +3,6 @@
 #include "net/protocol/link.h"
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <functional>
 #include <map>
 #include <memory>
@@ -56,8 +55,8 @@ struct SimWorld {
   SimLinkEnd* ends[2] = {};
 };
 
-// As TCP: in order, and what the way does not let through comes when it does, if the connection still stands
-// then, some time later. A broken one gives nothing more; each end hears of that later, or never.
+// Behaves as TCP: in order, and what the way does not let through comes when it does, if the connection still
+// stands then, some time later. A broken one gives nothing more; each end hears of that later, or never.
 struct Way : std::enable_shared_from_this<Way> {
   explicit Way(SimWorld& w) : world(w) {}
   void send(int from, const SimFrame& frame);
@@ -134,7 +133,7 @@ class SimLinkEnd {
     flush();
     after(milliseconds(world_.upto(400)), [this] { produce(); });
   }
-  // As heartbeats do: something goes each second, and says what has come.
+  // Something goes each second, as heartbeats do, and says what has come.
   void tick() {
     if (lost_) return;
     acknowledge();
@@ -237,7 +236,7 @@ void Way::send(int from, const SimFrame& frame) {
   });
 }
 
-// That end closes it: the other hears of it after what is on its way, if anything comes through.
+// One end closes it: the other hears of it after what is on its way, if anything comes through.
 void Way::shut(int by) {
   if (broken) return;
   broken = true;
@@ -276,15 +275,10 @@ struct SimRun {
   std::unique_ptr<SimLinkEnd> ends[2];
 };
 
-int simulated_runs() {
-  const char* more = std::getenv("TROUPE_LINK_RUNS");
-  return more ? std::atoi(more) : 10000;
-}
+constexpr int kRuns = 10'000;
 
-}  // namespace
-
-TEST_CASE("links that are reset again and again, and cut for less than the bound, lose and repeat nothing") {
-  for (int seed = 0; seed < simulated_runs(); ++seed) {
+void lose_and_repeat_nothing(int first, int end) {
+  for (int seed = first; seed < end; ++seed) {
     CAPTURE(seed);
     SimRun run(static_cast<uint32_t>(seed));
     SimWorld& w = run.world;
@@ -319,8 +313,17 @@ TEST_CASE("links that are reset again and again, and cut for less than the bound
   }
 }
 
+}  // namespace
+
+TEST_CASE("links that are reset again and again, and cut for less than the bound, lose and repeat nothing") {
+  lose_and_repeat_nothing(0, kRuns);
+}
+TEST_CASE("two hundred thousand runs more of links that are reset and cut", "[.more]") {
+  lose_and_repeat_nothing(kRuns, 21 * kRuns);
+}
+
 TEST_CASE("a link is lost at both ends where it is cut for longer, or one of them ends or begins anew") {
-  for (int seed = 0; seed < simulated_runs() / 4; ++seed) {
+  for (int seed = 0; seed < kRuns / 4; ++seed) {
     CAPTURE(seed);
     SimRun run(static_cast<uint32_t>(seed));
     SimWorld& w = run.world;

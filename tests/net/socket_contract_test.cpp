@@ -12,6 +12,7 @@ namespace {
 
 struct Kind {
   bool tcp = false, ring = true, arena = true, polling = true, callers = true, tls = false;
+  bool listen = false;  // both ends: their links outlive their sockets
 };
 
 struct SocketBackend : contract::Backend {
@@ -23,7 +24,9 @@ struct SocketBackend : contract::Backend {
     options.limits.callers_read = kind_.callers;
     if (kind_.tls) options.encryption = Encryption::always;
     if (!kind_.polling) options.limits.polling = Duration::zero();
-    return make_socket_transport(std::move(options), events);
+    auto made = make_socket_transport(std::move(options), events);
+    if (kind_.listen) listeners_.push_back(made->listen("tcp:127.0.0.1:0"));
+    return made;
   }
   std::string listen_address(const std::string&) override {
     return tcp_ ? std::string("tcp:127.0.0.1:0") : test::fresh_address();
@@ -31,6 +34,7 @@ struct SocketBackend : contract::Backend {
   std::string nowhere() override { return tcp_ ? "tcp:127.0.0.1:1" : "unix:@nobody-listens-here"; }
   bool tcp_;
   Kind kind_;
+  std::vector<std::unique_ptr<Listener>> listeners_;
 };
 
 void keep_it(Kind kind) {
@@ -53,6 +57,9 @@ TEST_CASE("Unix sockets alone whose readers sleep keep the contract", "[contract
   keep_it({.ring = false, .arena = false, .polling = false});
 }
 TEST_CASE("TCP sockets keep the contract", "[contract]") { keep_it({.tcp = true}); }
+TEST_CASE("TCP sockets of ends that both listen keep the contract", "[contract]") {
+  keep_it({.tcp = true, .listen = true});
+}
 TEST_CASE("TCP sockets whose readers sleep keep the contract", "[contract]") {
   keep_it({.tcp = true, .polling = false});
 }

@@ -62,6 +62,7 @@ std::optional<ReadFrame> FrameReader::next_step() {
       prefix_ = decode_prefix(prefix_bytes_, limits_);
       frame_.kind = prefix_.kind;
       frame_.number = prefix_.number;
+      if (prefix_.kind == FrameKind::heartbeat) frame_.port = static_cast<uint16_t>(prefix_.count);
       if (prefix_.kind == FrameKind::ring_answer || prefix_.kind == FrameKind::arena_answer)
         frame_.accepted = prefix_.count == 1;
       if (prefix_.kind != FrameKind::message && prefix_.kind != FrameKind::goodbye) return complete();

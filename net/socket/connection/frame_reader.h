@@ -18,7 +18,8 @@ struct ReadFrame {
   FrameKind kind = FrameKind::heartbeat;
   Message message;
   std::string reason;     ///< of a goodbye
-  uint32_t number = 0;    ///< of a message or goodbye
+  uint32_t number = 0;    ///< of a message or goodbye; what a heartbeat says
+  uint16_t port = 0;      ///< of a heartbeat
   bool accepted = false;  ///< of an answer
 };
 

@@ -38,12 +38,13 @@ static uint64_t job_of(const SocketOptions& options) {
                                                          : job_number(options.token, options.job);
 }
 
-Reactor::Reactor(SocketOptions options, Events& events)
+Reactor::Reactor(SocketOptions options, Events& events, BeginDial dials)
     : cores_(usable_cores()),
       options_(std::move(options)),
       job_(job_of(options_)),
       tls_(tls_of(options_, job_)),
       events_(events),
+      dials_(std::move(dials)),
       tick_(std::max<Duration>(std::min(options_.limits.heartbeat, options_.limits.dead_after / 4),
                                std::chrono::milliseconds(1))) {
   delivery.post([this] { delivery.set_idle([this] { return poll(); }); });
@@ -59,6 +60,37 @@ void Reactor::note_plain(int fd, const PeerInfo& peer) {
       fmt::format("[net] links to other hosts, as that to {}, are not encrypted: TROUPE_TLS=1 for all "
                   "workers encrypts them",
                   peer.name));
+}
+
+LinkWords Reactor::asked(int fd, const LinkWords& theirs) const {
+  if (!theirs.outlives() || is_unix(fd)) return {};
+  if (theirs.word == LinkWords::Word::fresh)
+    return {.id = theirs.id, .direct = theirs.path == path_of(fd, false)};
+  for (const auto& c : connections())
+    if (c->is_link(theirs.id)) return c->asked(theirs);
+  return {.id = theirs.id, .word = LinkWords::Word::unknown};
+}
+
+void Reactor::comes_back(Stream stream, const LinkWords& answer, const LinkWords& theirs) {
+  if (answer.word != LinkWords::Word::again) return;
+  for (const auto& c : connections())
+    if (c->is_link(theirs.id)) return c->comes_back(std::move(stream), theirs);
+}
+
+void Reactor::listens(int fd, bool on) {
+  std::lock_guard lock(mutex_);
+  if (on)
+    listeners_.push_back(fd);
+  else
+    std::erase(listeners_, fd);
+  listeners_changed_.fetch_add(1, std::memory_order_relaxed);
+}
+
+uint16_t Reactor::port_beside(int fd) const {
+  std::lock_guard lock(mutex_);
+  for (const int listener : listeners_)
+    if (const uint16_t port = net::port_beside(listener, fd)) return port;
+  return 0;
 }
 
 PeerInfo Reactor::self() const {

@@ -13,9 +13,11 @@
 
 #include "core/base/mutex.h"
 #include "net/protocol/handshake.h"
+#include "net/socket/connection/dial.h"
 #include "net/socket/connection/socket_options.h"
 #include "net/socket/loop/event_loop.h"
 #include "net/socket/loop/spin_pause.h"
+#include "net/socket/stream/stream.h"
 #include "net/socket/stream/tls.h"
 
 namespace troupe::internal::net {
@@ -27,7 +29,8 @@ class SocketConnection;
 /// silence.
 class Reactor : public std::enable_shared_from_this<Reactor> {
  public:
-  Reactor(SocketOptions options, Events& events);
+  /// `dials`: for connections whose sockets break; null: none is made again.
+  Reactor(SocketOptions options, Events& events, BeginDial dials = nullptr);
 
   const SocketLimits& limits() const { return options_.limits; }
   const std::string& token() const { return options_.token; }
@@ -42,11 +45,28 @@ class Reactor : public std::enable_shared_from_this<Reactor> {
   }
   /// One line, if whoever is on the way of this link may read it.
   void note_plain(int fd, const PeerInfo& peer);
+  /// Another end dials on a socket: what it is told of its link.
+  LinkWords asked(int fd, const LinkWords& theirs) const;
+  /// The connection of such a dial. It is closed, if the link is not to have it.
+  void comes_back(Stream stream, const LinkWords& answer, const LinkWords& theirs);
+  /// A listener of this transport begins, or ends.
+  void listens(int fd, bool on);
+  /// The TCP port where this transport is reached at the address that this end of `fd` has; 0: none.
+  uint16_t port_beside(int fd) const;
+  /// Changes with listens().
+  uint32_t listeners() const { return listeners_changed_.load(std::memory_order_relaxed); }
+  bool can_dial() const { return dials_ != nullptr; }
+  std::shared_ptr<Dial> dial(const Address& to, TimePoint deadline, const LinkWords& words, Dial::Made made,
+                             Dial::Failed failed) {
+    return dials_(shared_from_this(), to, deadline, words, std::move(made), std::move(failed));
+  }
   PeerInfo self() const;
   void set_self(const PeerInfo& self);
   Events& events() { return events_; }
   TimePoint now() const { return Clock::system().now(); }
 
+  /// Silence before it does not count, since this process was stopped itself; upkeep only.
+  TimePoint watched_since() const { return watched_since_; }
   /// Adds a connection: from now on it is kept alive, in both meanings.
   void add(const std::shared_ptr<SocketConnection>& connection);
   void remove(SocketConnection* connection);
@@ -104,10 +124,13 @@ class Reactor : public std::enable_shared_from_this<Reactor> {
   const std::optional<TlsContext> tls_;
   std::atomic<bool> noted_plain_{false};
   Events& events_;
+  const BeginDial dials_;
   mutable internal::Mutex mutex_;
   std::condition_variable removed_;
   std::unordered_map<SocketConnection*, std::shared_ptr<SocketConnection>> connections_;
   SentCounts sent_{};  // on those that have ended
+  std::vector<int> listeners_;
+  std::atomic<uint32_t> listeners_changed_{0};
   std::atomic<bool> shutting_down_{false};
   bool ticking_ = false;
   Duration tick_;

@@ -21,16 +21,23 @@ std::string seconds(Duration d) { return fmt::format("{:g} s", std::chrono::dura
 }  // namespace
 
 SocketConnection::SocketConnection(std::shared_ptr<Reactor> core, Stream stream, PeerInfo peer,
-                                   std::string address)
+                                   std::string address, const LinkOfConnection& link)
     : core_(std::move(core)),
       peer_(std::move(peer)),
       address_(std::move(address)),
       same_host_(is_unix(stream.fd())),
+      link_id_(link.words.id),
+      opened_(link.opened),
       last_heard_(core_->now().time_since_epoch().count()),
       stream_(std::move(stream)),
       last_sent_(core_->now()),
       reader_(core_->limits()),
-      ring_frames_(core_->limits()) {}
+      ring_frames_(core_->limits()) {
+  if (same_host_ || !link.words.outlives() || !core_->can_dial()) return;
+  comeback_.emplace(opened_, link_id_, core_->limits().dead_after);
+  comeback_->set_direct(link.words.direct != 0);
+  queue_.keep_up_to(core_->limits().unacknowledged_bytes);
+}
 
 SocketConnection::~SocketConnection() {
   if (exported_) exported_->retire();
@@ -53,6 +60,7 @@ bool SocketConnection::start(const std::function<void()>& announce) {
     std::lock_guard lock(mutex_);
     if (state_ == State::closed) return false;
     offer_memory();
+    if (comeback_ && opened_ && !down_) push_word();  // the peer has to know where to find this side
     announced_ = true;
   }
   try {
@@ -62,6 +70,7 @@ bool SocketConnection::start(const std::function<void()>& announce) {
   }
   try {
     std::lock_guard lock(mutex_);  // only this thread closes: it is open or closing
+    if (!stream_) return true;     // another socket comes
     read_watch_ = core_->delivery.watch(stream_.fd(), EPOLLIN,
                                         [self = shared_from_this()](uint32_t) { self->on_readable(); });
   } catch (const Error& e) {
@@ -99,10 +108,17 @@ void SocketConnection::hand_over(Message& message) {
         ErrorKind::overloaded,
         fmt::format("[net] {} bytes wait to be sent to {}; a message of {} more is over the limit of {}",
                     queue_.bytes(), who(), size, core_->limits().queue_bytes));
-  auto head = message_head(message, core_->limits(), next_number_);
+  std::vector<std::byte> head;
+  if (comeback_ && received_.load(std::memory_order_relaxed) != said_) {
+    head = word();
+    head.resize(kPrefixBytes + head_bytes(message));
+    write_head(head.data() + kPrefixBytes, message, core_->limits(), next_number_);
+  } else {
+    head = message_head(message, core_->limits(), next_number_);
+  }
   ++next_number_;
   if (!message.buffers.empty()) sent_.add(message, stream_.tls() ? SentBy::tls : SentBy::socket);
-  queue_.push(std::move(head), std::move(message));
+  queue_.push(std::move(head), true, std::move(message));
   if (first) flush(kCallerBudget);
   queued_.store(queue_.bytes(), std::memory_order_relaxed);
   if (first && broken_) throw gone();
@@ -114,6 +130,7 @@ SentCounts SocketConnection::sent() const {
 }
 
 void SocketConnection::flush(size_t budget) {
+  if (down_) return queued_.store(queue_.bytes(), std::memory_order_relaxed);
   const size_t before = queue_.bytes();
   WriteQueue::Outcome outcome;
   try {
@@ -130,9 +147,15 @@ void SocketConnection::flush(size_t budget) {
   if (queue_.bytes() < before) last_sent_ = core_->now();
   if (outcome == WriteQueue::Outcome::broken) {
     // What the peer sent before it left is still to be read, and with it perhaps its reason.
-    broken_ = true;
-    queue_.clear();
-    core_->delivery.post([self = shared_from_this(), error] { self->after_failed_write(error); });
+    if (comeback_)
+      down_ = true;
+    else
+      broken_ = true, queue_.clear();
+    core_->delivery.post(
+        [self = shared_from_this(), error, n = socket_] { self->after_failed_write(error, n); });
+  } else if (outcome == WriteQueue::Outcome::unacknowledged) {
+    behind_ = true;
+    if (received_.load(std::memory_order_relaxed) != said_) push_word_ahead();
   } else if (outcome != WriteQueue::Outcome::drained) {
     const uint32_t events = EPOLLOUT | EPOLLONESHOT;
     if (write_watch_ == 0)
@@ -151,7 +174,7 @@ void SocketConnection::on_writable() {
     if (state_ == State::closed || broken_ || queue_.empty()) return;
     flush(kTurnBudget);
     linger_if_drained();
-    if (state_ == State::open && queue_.bytes() <= core_->limits().queue_bytes / 2) ready.swap(waiting_);
+    ready = let_in();
   }
   if (!ready.empty())
     core_->delivery.post([ready = std::move(ready)] {
@@ -159,10 +182,16 @@ void SocketConnection::on_writable() {
     });
 }
 
+// Returns those who wait for room, if there is.
+std::vector<Promise<void>> SocketConnection::let_in() {
+  if (state_ != State::open || queue_.bytes() > core_->limits().queue_bytes / 2) return {};
+  return std::exchange(waiting_, {});
+}
+
 // The goodbye is out: tell the kernel, and wait for the peer to close. Closing first could destroy what is on
 // its way.
 void SocketConnection::linger_if_drained() {
-  if (state_ == State::closing && queue_.empty() && !broken_) ::shutdown(stream_.fd(), SHUT_WR);
+  if (state_ == State::closing && queue_.empty() && !broken_ && !down_) ::shutdown(stream_.fd(), SHUT_WR);
 }
 
 Future<void> SocketConnection::writable() {
@@ -181,12 +210,12 @@ void SocketConnection::close(const std::string& reason) {
   const auto self = shared_from_this();
   if (!broken_) {
     const bool first = queue_.empty();
-    queue_.push(goodbye_frame(reason, next_number_++));
+    queue_.push(goodbye_frame(reason, next_number_++), true);
     if (first) flush(kCallerBudget);
     queued_.store(queue_.bytes(), std::memory_order_relaxed);
     linger_if_drained();
   }
-  linger_timer_ = core_->upkeep.at(core_->now() + kLinger,
+  linger_timer_ = core_->upkeep.at(core_->now() + (down_ ? Duration::zero() : kLinger),
                                    [self] { self->core_->delivery.post([self] { self->abandon(); }); });
 }
 
@@ -203,9 +232,15 @@ void SocketConnection::keep_alive(TimePoint now, TimePoint watched_since) {
     core_->delivery.post([self = shared_from_this()] { self->on_readable(); });
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock || state_ != State::open || broken_) return;  // locked: somebody is sending
-  if (!towards && queue_.empty() && now - last_sent_ >= core_->limits().heartbeat / 2) {
-    queue_.push(heartbeat_frame());
-    flush(kTurnBudget);
+  if (comeback_ && !down_ &&
+      (received_.load(std::memory_order_relaxed) != said_ || listeners_seen_ != core_->listeners()))
+    push_word();
+  if (!towards && queue_.empty() && now - last_sent_ >= core_->limits().heartbeat / 2) push_word();
+  if (comeback_) {
+    lock.unlock();
+    look_for_peer();
+    lock.lock();
+    if (state_ != State::open || down_ || !stream_) return;
   }
   if (!broken_ && !suspected_ && silent(now, watched_since)) {
     suspected_ = true;
@@ -213,7 +248,8 @@ void SocketConnection::keep_alive(TimePoint now, TimePoint watched_since) {
     core_->delivery.post([self = shared_from_this(), watched_since] {
       std::unique_lock again(self->mutex_);
       self->suspected_ = false;
-      if (self->state_ != State::open || !self->silent(self->core_->now(), watched_since)) return;
+      if (self->state_ != State::open || self->down_ || !self->silent(self->core_->now(), watched_since))
+        return;
       again.unlock();
       const auto after = seconds(self->core_->limits().dead_after);
       self->finish_outside(self->lost(fmt::format("{} has been silent for {}", self->who(), after)));
@@ -275,6 +311,7 @@ void SocketConnection::finish(Error reason) {
     if (write_watch_) core_->upkeep.unwatch(write_watch_, stream_.fd());
     if (bell_watch_) core_->delivery.unwatch(bell_watch_, bell_in_.get());
     if (linger_timer_) core_->upkeep.cancel(linger_timer_);
+    if (comeback_) core_->upkeep.post([self] { self->stop_dialling(); });
     stream_.reset();
     bell_in_.reset();
     bell_out_.reset();

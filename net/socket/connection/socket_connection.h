@@ -9,6 +9,11 @@
 // given, or full, the socket is there, and it alone tells of the end of the peer. Large buffers
 // stay where they are, in the arena of this process (exported_blocks.h), which is offered in the same way,
 // and only their places travel.
+//
+// Between members by TCP, what breaks is the socket and not the connection (net/protocol/link.h): both ends
+// dial, and what has not been acknowledged goes by the new socket. Acknowledgements ride before messages, and
+// go alone after many bytes and with heartbeats. The end that was dialled at first knows where the other one
+// listens from its heartbeats.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -29,12 +34,19 @@
 
 namespace troupe::internal::net {
 
+/// The link that a connection begins: its words as the listener has answered them, and who has opened it.
+struct LinkOfConnection {
+  LinkWords words;
+  bool opened = false;
+};
+
 class SocketConnection final : public Connection,
                                public PollSource,
                                public std::enable_shared_from_this<SocketConnection> {
  public:
   /// `stream` has a finished handshake behind it.
-  SocketConnection(std::shared_ptr<Reactor> core, Stream stream, PeerInfo peer, std::string address);
+  SocketConnection(std::shared_ptr<Reactor> core, Stream stream, PeerInfo peer, std::string address,
+                   const LinkOfConnection& link = {});
   ~SocketConnection() override;
   /// On the delivery thread: gives the connection to the user with `announce`, then begins to read. False,
   /// and nothing done, if it is closed already.
@@ -57,6 +69,13 @@ class SocketConnection final : public Connection,
   /// On the delivery thread: closes now, whatever is queued.
   void abandon();
 
+  // ---- another socket in place of one that has broken; on the upkeep thread
+  bool is_link(const LinkId& id) const { return comeback_ && id == link_id_; }
+  /// The peer dials; what it is told.
+  LinkWords asked(const LinkWords& theirs);
+  /// The socket of such a dial.
+  void comes_back(Stream stream, const LinkWords& theirs);
+
   // ---- polling for messages in the ring
   /// A caller that waits reads the ring, and sleeps there; or, without one, reads the socket while it polls.
   /// At once back if another one does.
@@ -78,6 +97,11 @@ class SocketConnection final : public Connection,
   void linger_if_drained();
   bool silent(TimePoint now, TimePoint watched_since);
   void watch_delivery(TimePoint now);
+
+  std::vector<std::byte> word();
+  void push_word();
+  void push_word_ahead();
+  std::vector<Promise<void>> let_in();
 
   void hand_over(Message& message);
   bool write_ring(const Message& message, size_t size);
@@ -102,7 +126,10 @@ class SocketConnection final : public Connection,
   void answer(FrameKind kind, bool accepted, const std::string& why);
   void ring_answered(bool accepted);
   void arena_answered(bool accepted);
+  bool took_word(const ReadFrame& frame);
+  void acknowledge_soon(size_t bytes);
   void on_read_error(int error);
+  void ended(Error reason);
   void altered(const std::string& where);
   void finish(Error reason);
 
@@ -111,7 +138,17 @@ class SocketConnection final : public Connection,
   void read_soon();
   void on_bell();
   void poll_here();
-  void after_failed_write(int error);
+  void after_failed_write(int error, uint32_t socket);
+  void ended_outside(const Error& reason, uint32_t socket);
+  void use(Stream stream, const LinkWords& theirs);
+
+  // On the upkeep thread.
+  void look_for_peer();
+  void dial(const LinkWords& words);
+  void dialled(uint32_t attempt, Stream stream, const LinkWords& answer);
+  void not_dialled(uint32_t attempt, Comeback::Failure failure);
+  void stop_dialling();
+  Address where_it_listens() const;
   void finish_outside(const Error& reason);
 
   void begin_polling();
@@ -130,6 +167,8 @@ class SocketConnection final : public Connection,
   const PeerInfo peer_;
   const std::string address_;
   const bool same_host_;  // a Unix socket: rings may come
+  const LinkId link_id_;
+  const bool opened_;
   std::atomic<size_t> queued_{0};
   std::atomic<int64_t> last_heard_;  // ns of the clock; stored by delivery
 
@@ -145,6 +184,18 @@ class SocketConnection final : public Connection,
   TimePoint last_sent_;
   std::vector<Promise<void>> waiting_;
   uint32_t next_number_ = 0;
+  std::optional<Comeback> comeback_;  // of a link that outlives its sockets; stays once it is there
+  std::optional<Error> why_ended_;    // the last socket
+  uint32_t socket_ = 0;               // counts the sockets
+  uint32_t coming_ = 0;               // attempt whose socket is on its way to the delivery thread; or 0
+  bool down_ = false;                 // nothing can be written
+  bool behind_ = false;               // what is queued waits for acknowledgements
+  uint32_t said_ = 0;                 // to the peer: what has come here
+  uint16_t peer_port_ = 0, own_port_ = 0;
+  uint32_t listeners_seen_ = UINT32_MAX;
+  std::atomic<uint32_t> received_{0};  // expected_, for other threads
+  std::shared_ptr<Dial> dialler_;      // upkeep only, as the next
+  uint64_t look_timer_ = 0;
   SentCounts sent_{};
   std::string why_no_loan_;
   std::unique_ptr<SharedRing> out_;                // offered, and not declined
@@ -156,8 +207,10 @@ class SocketConnection final : public Connection,
   internal::Mutex read_mutex_;               // before mutex_; callbacks run under it
   std::unique_ptr<ImportedArena> imported_;  // before the readers, which use it
   FrameReader reader_, ring_frames_;
-  uint32_t expected_ = 0;  // number of the next message
-  Passed passed_;          // came with an offer
+  bool ended_ = false;       // the socket: nothing is read until there is another one
+  size_t unsaid_bytes_ = 0;  // that have come since this side has said so
+  uint32_t expected_ = 0;    // number of the next message
+  Passed passed_;            // came with an offer
   std::unique_ptr<SharedRing> in_;
   Descriptor bell_in_;                     // rings in the delivery thread
   std::optional<RingReader> ring_reader_;  // stays once it is there

@@ -45,7 +45,7 @@ void SocketConnection::on_bell() {
 bool SocketConnection::read_socket() {
   // Shared by all connections of the thread: a reader keeps nothing in it.
   static thread_local std::array<std::byte, kScratch> scratch;
-  for (size_t done = 0; done < kReadBudget && !finishing_;) {
+  for (size_t done = 0; done < kReadBudget && !finishing_ && !ended_;) {
     iovec parts[kDirect + 1];
     size_t n = 0, direct = 0;
     try {
@@ -83,7 +83,7 @@ bool SocketConnection::read_socket() {
     if (stream_.emptied(bytes, direct + kScratch)) return false;
     done += bytes;
   }
-  if (stream_.tls() && !finishing_) read_soon();
+  if (stream_.tls() && !finishing_ && !ended_) read_soon();
   return true;
 }
 
@@ -105,7 +105,7 @@ bool SocketConnection::take(std::span<const std::byte> bytes) {
 bool SocketConnection::arrived(ReadFrame&& frame) {
   switch (frame.kind) {
     case FrameKind::heartbeat:
-      return true;
+      return took_word(frame);
     case FrameKind::ring_offer:
       return take_ring(), true;
     case FrameKind::arena_offer:
@@ -119,13 +119,19 @@ bool SocketConnection::arrived(ReadFrame&& frame) {
       break;
   }
   core_->something_came();
+  if (comeback_ && ahead(frame.number, expected_) < 0) return true;  // it came by an earlier socket
   while (frame.number != expected_)
     if (!read_ring(1)) break;
   if (frame.number != expected_)
     return misused(Error(ErrorKind::invalid, fmt::format("[net] message number {} came in place of {}",
                                                          frame.number, expected_)));
   ++expected_;
-  return deliver(std::move(frame)) && (read_ring(kRingTurn), true);
+  if (!comeback_) return deliver(std::move(frame)) && (read_ring(kRingTurn), true);
+  received_.store(expected_, std::memory_order_relaxed);
+  const size_t bytes = kPrefixBytes + 8 * frame.message.header.size() + frame.message.buffer_bytes();
+  if (!deliver(std::move(frame))) return false;
+  acknowledge_soon(bytes);
+  return true;
 }
 
 bool SocketConnection::misused(const Error& e) {
@@ -171,14 +177,16 @@ bool SocketConnection::deliver(ReadFrame&& frame) {
 }
 
 // The peer is gone, but what it sent before, perhaps with its reason, is still to be read.
-void SocketConnection::after_failed_write(int error) {
+void SocketConnection::after_failed_write(int error, uint32_t socket) {
   {
     std::lock_guard lock(mutex_);
     if (state_ == State::closed) return;
   }
   std::lock_guard reading(read_mutex_);
+  if (socket != socket_ || ended_) return;  // of an earlier socket
   if (announced_ && read_socket())
-    core_->delivery.post([self = shared_from_this(), error] { self->after_failed_write(error); });
+    core_->delivery.post(
+        [self = shared_from_this(), error, socket] { self->after_failed_write(error, socket); });
   else
     on_read_error(error);
 }
@@ -189,19 +197,19 @@ void SocketConnection::on_read_error(int error) {
   std::optional<Error> reason;
   {
     std::lock_guard lock(mutex_);
-    if (state_ == State::closed) return;
+    if (state_ == State::closed || ended_) return;
     if (state_ == State::closing) reason = reason_;
   }
   if (reason) return finish(*reason);
   const std::string where = reader_.in_the_middle() ? " in the middle of a message" : "";
   if (error == 0)
-    finish(lost(fmt::format("{} closed the connection{}", who(), where)));
+    ended(lost(fmt::format("{} closed the connection{}", who(), where)));
   else if (error == ECONNRESET || error == EPIPE)
-    finish(lost(fmt::format("connection reset by {}{}", who(), where)));
+    ended(lost(fmt::format("connection reset by {}{}", who(), where)));
   else if (error == EBADMSG && stream_.tls())
     altered(where);
   else
-    finish(lost(fmt::format("the connection to {} broke{}: {}", who(), where, errno_text(error))));
+    ended(lost(fmt::format("the connection to {} broke{}: {}", who(), where, errno_text(error))));
 }
 
 }  // namespace troupe::internal::net

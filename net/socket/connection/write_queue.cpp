@@ -20,19 +20,48 @@ WriteQueue::Frame::Part WriteQueue::Frame::at(size_t i) const {
   return {bytes.data(), bytes.size()};
 }
 
-void WriteQueue::push(std::vector<std::byte> head, Message message) {
-  bytes_ += head.size() + 8 * message.header.size() + message.buffer_bytes();
-  frames_.push_back({std::move(head), std::move(message)});
+void WriteQueue::push(std::vector<std::byte> head, bool numbered, Message message) {
+  const size_t size = head.size() + 8 * message.header.size() + message.buffer_bytes();
+  bytes_ += size;
+  frames_.push({.head = std::move(head), .message = std::move(message), .numbered = numbered, .size = size});
+}
+
+void WriteQueue::push_ahead(std::vector<std::byte> head) {
+  const size_t size = head.size();
+  bytes_ += size;
+  frames_.push_ahead({.head = std::move(head), .message = {}, .size = size}, /*begun=*/false);
+}
+
+bool WriteQueue::acknowledge(uint32_t received, std::vector<Frame>& over) {
+  const size_t before = over.size();
+  const bool sent = frames_.acknowledge(received, over);
+  for (size_t i = before; i < over.size(); ++i) kept_ -= over[i].size;
+  return sent;
+}
+
+bool WriteQueue::again(uint32_t received, std::vector<Frame>& over) {
+  const bool sent = frames_.again(received, over);
+  bytes_ = kept_ = 0;
+  for (Frame& f : frames_.waiting()) {
+    f.part = f.offset = 0;
+    bytes_ += f.size;
+  }
+  return sent;
 }
 
 WriteQueue::Outcome WriteQueue::write_to(Stream& stream, size_t budget) {
   size_t done = 0;
-  while (!frames_.empty()) {
+  auto& frames = frames_.waiting();
+  while (!frames.empty()) {
     if (done >= budget) return Outcome::budget;
     iovec parts[kMaxParts];
-    size_t n = 0, asked = 0;
+    size_t n = 0, asked = 0, kept = kept_;
     bool all = true;
-    for (auto f = frames_.begin(); f != frames_.end() && n < kMaxParts && all; ++f) {
+    for (auto f = frames.begin(); f != frames.end() && n < kMaxParts && all; ++f) {
+      if (most_kept_ && f->numbered) [[unlikely]] {
+        if (kept >= most_kept_ && f->part == 0 && f->offset == 0) break;
+        kept += f->size;
+      }
       for (size_t i = f->part; i < f->parts() && n < kMaxParts && all; ++i) {
         const auto [data, size] = f->at(i);
         const size_t skip = i == f->part ? f->offset : 0;
@@ -47,6 +76,7 @@ WriteQueue::Outcome WriteQueue::write_to(Stream& stream, size_t budget) {
         asked += end - skip;
       }
     }
+    if (n == 0) return Outcome::unacknowledged;
     msghdr m{};
     m.msg_iov = parts;
     m.msg_iovlen = n;
@@ -65,8 +95,8 @@ WriteQueue::Outcome WriteQueue::write_to(Stream& stream, size_t budget) {
 
 void WriteQueue::written(size_t n) {
   bytes_ -= n;
-  while (!frames_.empty()) {
-    Frame& f = frames_.front();
+  while (!frames_.waiting().empty()) {
+    Frame& f = frames_.waiting().front();
     while (f.part < f.parts()) {
       const size_t left = f.at(f.part).size - f.offset;
       if (n < left) {
@@ -77,13 +107,14 @@ void WriteQueue::written(size_t n) {
       ++f.part;
       f.offset = 0;
     }
-    frames_.pop_front();  // lets go of its storages
+    if (most_kept_ && f.numbered) kept_ += f.size;
+    frames_.written(most_kept_ != 0);  // lets go of its storages, unless it keeps it
   }
 }
 
 void WriteQueue::clear() {
   frames_.clear();
-  bytes_ = 0;
+  bytes_ = kept_ = 0;
 }
 
 }  // namespace troupe::internal::net

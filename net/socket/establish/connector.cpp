@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "net/socket/connection/socket_connection.h"
-
 namespace troupe::internal::net {
 namespace {
 
@@ -18,26 +16,35 @@ constexpr int kUnheard = 6;  // listeners that leave without a byte, where nothi
 
 }  // namespace
 
-Connector::Connector(std::shared_ptr<Reactor> core, Address address, bool retry)
+Connector::Connector(std::shared_ptr<Reactor> core, Address address, bool retry, TimePoint deadline,
+                     const LinkWords& words)
     : core_(std::move(core)),
       address_(std::move(address)),
       retry_(retry),
-      deadline_(core_->now() + core_->limits().connect),
+      words_(words),
+      deadline_(deadline),
       backoff_(kFirstBackoff) {}
 
-Future<std::shared_ptr<Connection>> Connector::start() {
-  auto future = promise_.future();
+void Connector::start(Made made, Failed failed) {
+  made_ = std::move(made);
+  failed_ = std::move(failed);
   core_->upkeep.post([self = shared_from_this()] {
     if (self->ended_) return;
     self->deadline_timer_ =
         self->core_->upkeep.at(self->deadline_, [self] { self->give_up(ErrorKind::disconnected, ""); });
     self->attempt();
   });
-  return future;
 }
 
 void Connector::cancel() {
   if (!ended_) give_up(ErrorKind::disconnected, "the transport was shut down");
+}
+
+void Connector::abandon() {
+  if (std::exchange(ended_, true)) return;
+  detach();
+  made_ = nullptr;
+  failed_ = nullptr;
 }
 
 void Connector::attempt() {
@@ -94,24 +101,15 @@ void Connector::shake_hands() {
   if (is_self_connected(fd_.get())) return attempt_failed(errno_text(ECONNREFUSED));
   const auto until = std::min(deadline_, core_->now() + core_->limits().handshake);
   link_ = std::make_shared<HandshakeLink>(core_, std::move(fd_), Handshake::Role::connector, until,
-                                          address_.name);
+                                          address_.name, words_);
   const auto self = shared_from_this();
   link_->start(
-      [self](Stream stream, PeerInfo peer) {
-        const auto& core = self->core_;
+      [self](Stream stream, PeerInfo peer, const LinkWords&, const LinkWords& answer) {
         self->ended_ = true;
         self->detach();
-        const auto c = std::make_shared<SocketConnection>(core, std::move(stream), std::move(peer),
-                                                          self->address_.str());
-        core->add(c);
-        core->delivery.post([core, c, promise = self->promise_] {
-          if (core->shutting_down())
-            c->abandon();
-          else if (c->start([&] { promise.set(c); }))
-            return;
-          promise.fail(Error(ErrorKind::disconnected,
-                             fmt::format("[net] the connection to {} was closed at once", c->address())));
-        });
+        self->failed_ = nullptr;
+        if (const auto made = std::exchange(self->made_, nullptr))
+          made(std::move(stream), std::move(peer), answer);
       },
       [self](const HandshakeLink::Failure& failure) {
         using Refusal = Handshake::Refusal;
@@ -123,7 +121,10 @@ void Connector::shake_hands() {
           case Refusal::encryption:
           case Refusal::certificate:
           case Refusal::garbage:
-            return self->give_up(ErrorKind::invalid, fmt::format("{} {}", where, failure.text));
+            return self->give_up(ErrorKind::invalid, fmt::format("{} {}", where, failure.text),
+                                 failure.refusal == Refusal::token || failure.refusal == Refusal::job
+                                     ? Failure::stranger
+                                     : Failure::failed);
           case Refusal::timeout:
             return self->attempt_failed(fmt::format("it {}", failure.text));
           case Refusal::none:
@@ -139,7 +140,9 @@ void Connector::attempt_failed(const std::string& why, bool temporary) {
   last_failure_ = why;
   if (!temporary && next_ < candidates_.size()) return try_next();
   const TimePoint again = core_->now() + backoff_;
-  if ((!retry_ && !temporary) || again >= deadline_) return give_up(ErrorKind::disconnected, "");
+  if ((!retry_ && !temporary) || again >= deadline_)
+    return give_up(ErrorKind::disconnected, "",
+                   why == errno_text(ECONNREFUSED) ? Failure::refused : Failure::failed);
   backoff_ = std::min<Duration>(backoff_ * 2, kLastBackoff);
   retry_timer_ = core_->upkeep.at(again, [self = shared_from_this()] {
     self->retry_timer_ = 0;
@@ -147,7 +150,7 @@ void Connector::attempt_failed(const std::string& why, bool temporary) {
   });
 }
 
-void Connector::give_up(ErrorKind kind, const std::string& text) {
+void Connector::give_up(ErrorKind kind, const std::string& text, Failure failure) {
   if (ended_) return;
   ended_ = true;
   detach();
@@ -156,7 +159,8 @@ void Connector::give_up(ErrorKind kind, const std::string& text) {
   Error error(kind, text.empty() ? fmt::format("[net] nobody answers at {}{}: {}", address_.str(), tried,
                                                last_failure_)
                                  : "[net] " + text);
-  core_->delivery.post([promise = promise_, error] { promise.fail(error); });
+  made_ = nullptr;
+  if (const auto failed = std::exchange(failed_, nullptr)) failed(error, failure);
 }
 
 void Connector::detach() {

@@ -1,20 +1,26 @@
 // One call of connect(): names to addresses, attempts, handshake, and tries again while there is time.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "net/socket/connection/dial.h"
 #include "net/socket/establish/handshake_link.h"
 
 namespace troupe::internal::net {
 
-/// On the upkeep thread, but for start(). The promise is completed on the delivery thread.
-class Connector : public std::enable_shared_from_this<Connector> {
+/// On the upkeep thread, but for start().
+class Connector final : public Dial, public std::enable_shared_from_this<Connector> {
  public:
-  Connector(std::shared_ptr<Reactor> core, Address address, bool retry);
-  Future<std::shared_ptr<Connection>> start();
-  /// The transport goes away: fails with `disconnected`.
+  using Failure = Comeback::Failure;
+  /// Tries until `deadline`. `words`: what it says of the link.
+  Connector(std::shared_ptr<Reactor> core, Address address, bool retry, TimePoint deadline,
+            const LinkWords& words);
+  void start(Made made, Failed failed);
+  /// Fails with `disconnected`: the transport goes away.
   void cancel();
+  void abandon() override;
 
  private:
   void attempt();
@@ -23,14 +29,16 @@ class Connector : public std::enable_shared_from_this<Connector> {
   void on_connected();
   void shake_hands();
   void attempt_failed(const std::string& why, bool temporary = false);
-  void give_up(ErrorKind kind, const std::string& text);
+  void give_up(ErrorKind kind, const std::string& text, Failure failure = Failure::failed);
   void detach();
   bool ended() const { return ended_; }
 
   std::shared_ptr<Reactor> core_;
   const Address address_;
   const bool retry_;
-  Promise<std::shared_ptr<Connection>> promise_;
+  const LinkWords words_;
+  Made made_;
+  Failed failed_;
   TimePoint deadline_;
   Duration backoff_;
   std::vector<SockAddr> candidates_;

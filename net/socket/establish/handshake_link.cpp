@@ -9,14 +9,21 @@
 namespace troupe::internal::net {
 
 HandshakeLink::HandshakeLink(std::shared_ptr<Reactor> core, Descriptor fd, Handshake::Role role,
-                             TimePoint deadline, std::string host)
+                             TimePoint deadline, std::string host, LinkWords words)
     : core_(std::move(core)),
       role_(role),
       host_(std::move(host)),
       stream_(std::move(fd)),
       machine_(role, core_->token(), core_->self(), random_nonce(), deadline, core_->job()),
       deadline_(deadline),
-      started_(core_->now()) {}
+      started_(core_->now()) {
+  if (role == Handshake::Role::connector) {
+    if (words.outlives()) words.path = path_of(stream_.fd(), true);
+    machine_.set_link(words);
+  } else {
+    machine_.set_answer([this](const LinkWords& theirs) { return core_->asked(stream_.fd(), theirs); });
+  }
+}
 
 void HandshakeLink::start(Done done, Failed failed) {
   done_ = std::move(done);
@@ -150,7 +157,10 @@ void HandshakeLink::progress() {
     msghdr m{};
     m.msg_iov = &part, m.msg_iovlen = 1;
     const ssize_t sent = stream_.send(m);
-    if (sent != static_cast<ssize_t>(out.size()) && machine_.state() != Handshake::State::refused)
+    const bool promised =  // the link has this connection now, and sees that it has broken
+        machine_.state() == Handshake::State::done && machine_.link().word == LinkWords::Word::again;
+    if (sent != static_cast<ssize_t>(out.size()) && machine_.state() != Handshake::State::refused &&
+        !promised)
       return fail({Handshake::Refusal::none, fmt::format("took no bytes during the handshake: {}",
                                                          errno_text(sent < 0 ? errno : EAGAIN))});
   }
@@ -160,7 +170,7 @@ void HandshakeLink::progress() {
   if (!stream_.tls()) core_->note_plain(stream_.fd(), machine_.peer());
   auto done = std::exchange(done_, nullptr);
   failed_ = nullptr;
-  if (done) done(std::exchange(stream_, Stream()), machine_.peer());
+  if (done) done(std::exchange(stream_, Stream()), machine_.peer(), machine_.link(), machine_.peer_link());
 }
 
 void HandshakeLink::fail(Failure failure) {

@@ -19,12 +19,14 @@ class HandshakeLink : public std::enable_shared_from_this<HandshakeLink> {
     std::string text;      ///< "closed the connection during the handshake"
     bool unheard = false;  ///< the other side, a listener, left without a byte: it may be full for now
   };
-  using Done = std::function<void(Stream stream, PeerInfo peer)>;
+  /// `ours`, `theirs`: what each side has said of the link.
+  using Done =
+      std::function<void(Stream stream, PeerInfo peer, const LinkWords& ours, const LinkWords& theirs)>;
   using Failed = std::function<void(const Failure&)>;
 
-  /// `host`: of a connector's address.
+  /// A connector gives the `host` of its address, and the `words` of its link.
   HandshakeLink(std::shared_ptr<Reactor> core, Descriptor fd, Handshake::Role role, TimePoint deadline,
-                std::string host = "");
+                std::string host = "", LinkWords words = {});
   /// Exactly one of the two is called, once, unless abandon() comes first.
   void start(Done done, Failed failed);
   /// Fails it now, as for a passed deadline; `crowded`: because others wait.

@@ -26,7 +26,7 @@ constexpr int kPatience = 10, kPatienceBegun = 100, kPatienceSilent = 5000;
 
 ListenPoint::ListenPoint(std::shared_ptr<Reactor> core, const Address& address) : core_(std::move(core)) {
   fd_ = listen_on(address, address_, core_->limits().connect);
-  struct stat info {};
+  struct stat info{};
   if (address_.kind == Address::Kind::path && ::stat(address_.name.c_str(), &info) == 0)
     device_ = info.st_dev, inode_ = info.st_ino;
 }
@@ -37,13 +37,15 @@ void ListenPoint::start() {
   std::lock_guard lock(mutex_);
   watch_ = core_->upkeep.watch(fd_.get(), EPOLLIN,
                                [self = shared_from_this()](uint32_t) { self->on_acceptable(); });
+  core_->listens(fd_.get(), true);
 }
 
 void ListenPoint::close() {
   std::lock_guard lock(mutex_);
   if (!fd_) return;
   if (watch_) core_->upkeep.unwatch(std::exchange(watch_, 0), fd_.get());
-  struct stat info {};
+  core_->listens(fd_.get(), false);
+  struct stat info{};
   if (inode_ && ::lstat(address_.name.c_str(), &info) == 0 && info.st_dev == device_ && info.st_ino == inode_)
     ::unlink(address_.name.c_str());
   fd_.reset();
@@ -108,10 +110,13 @@ void ListenPoint::begin(Descriptor fd) {
   links_.emplace(number, link);
   const auto self = shared_from_this();
   link->start(
-      [self, number, text](Stream done, PeerInfo peer) {
+      [self, number, text](Stream done, PeerInfo peer, const LinkWords& answer, const LinkWords& dial) {
         self->ended(number);
         const auto& core = self->core_;
-        const auto c = std::make_shared<SocketConnection>(core, std::move(done), std::move(peer), text);
+        if (dial.outlives() && dial.word != LinkWords::Word::fresh)
+          return core->comes_back(std::move(done), answer, dial);
+        const auto c = std::make_shared<SocketConnection>(core, std::move(done), std::move(peer), text,
+                                                          LinkOfConnection{answer, false});
         core->add(c);
         core->delivery.post([core, c] {
           if (core->shutting_down())

@@ -8,6 +8,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
@@ -45,7 +47,7 @@ Address tcp_address(const sockaddr* sa, socklen_t size) {
 
 // True if nobody listens on the path any more; the socket file is then removed.
 bool remove_dead_socket(const Address& a, const SockAddr& at) {
-  struct stat info {};
+  struct stat info{};
   if (lstat(a.name.c_str(), &info) != 0) return errno == ENOENT;
   if (!S_ISSOCK(info.st_mode)) cannot_listen(a, "the file exists and is no socket");
   const Descriptor probe = open_socket(AF_UNIX);
@@ -185,7 +187,47 @@ bool ends_of(int fd, SockAddr& here, SockAddr& there) {
          getpeername(fd, reinterpret_cast<sockaddr*>(&there.storage), &there.size) == 0;
 }
 
+// An IPv4 address as IPv6 has it, and the port; zeros for others.
+std::array<uint8_t, 18> tcp_end(const SockAddr& a) {
+  std::array<uint8_t, 18> out{};
+  if (a.family() == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(a.storage);
+    out[10] = out[11] = 0xff;
+    std::memcpy(&out[12], &v4.sin_addr, 4);
+    std::memcpy(&out[16], &v4.sin_port, 2);
+  } else if (a.family() == AF_INET6) {
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(a.storage);
+    std::memcpy(out.data(), &v6.sin6_addr, 16);
+    std::memcpy(&out[16], &v6.sin6_port, 2);
+  }
+  return out;
+}
+
 }  // namespace
+
+uint64_t path_of(int fd, bool here) {
+  SockAddr own, other;
+  if (!ends_of(fd, own, other) || own.family() == AF_UNIX) return 0;
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const SockAddr* end : {here ? &own : &other, here ? &other : &own})
+    for (const uint8_t byte : tcp_end(*end)) hash = (hash ^ byte) * 0x100000001b3;
+  return hash;
+}
+
+uint16_t port_beside(int listener, int fd) {
+  SockAddr at, own;
+  at.size = own.size = sizeof at.storage;
+  if (getsockname(listener, reinterpret_cast<sockaddr*>(&at.storage), &at.size) != 0 ||
+      getsockname(fd, reinterpret_cast<sockaddr*>(&own.storage), &own.size) != 0 || at.family() == AF_UNIX ||
+      own.family() == AF_UNIX)
+    return 0;
+  const auto a = tcp_end(at), b = tcp_end(own);
+  const bool any = std::all_of(a.begin() + (at.family() == AF_INET ? 12 : 0), a.begin() + 16,
+                               [](uint8_t byte) { return byte == 0; });
+  const bool same = std::equal(a.begin(), a.begin() + 16, b.begin());
+  if (!same && !(any && (at.family() == AF_INET6 || own.family() == AF_INET))) return 0;
+  return static_cast<uint16_t>(a[16] << 8 | a[17]);
+}
 
 bool is_within_host(int fd) {
   SockAddr here, there;

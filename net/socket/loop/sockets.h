@@ -50,6 +50,11 @@ bool is_unix(int fd);
 std::string peer_text(int fd);
 /// Whether both ends of a connection are of this host, as far as their addresses tell.
 bool is_within_host(int fd);
+/// A hash of both addresses of a connection, first that of whoever opened it: the same at both ends, unless
+/// something on the way changes them. `here`: this end has opened it. 0 for no TCP.
+uint64_t path_of(int fd, bool here);
+/// The TCP port of `listener`, where who reaches this end of `fd` reaches it, too; else 0.
+uint16_t port_beside(int listener, int fd);
 /// Whether a TCP socket was connected to itself, which loopback allows.
 bool is_self_connected(int fd);
 
