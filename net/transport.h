@@ -3,9 +3,14 @@
 //
 //   * A connection delivers messages in order, each at most once, until it closes. Then on_closed runs, once,
 //   last.
+//   * Between members by TCP it outlives its socket (net/protocol/link.h): one that breaks is replaced, and
+//   nothing is lost or comes twice. The connection closes where nothing comes back within
+//   Limits::dead_after, where the peer's process has ended or begun anew, or by its goodbye.
 //   * A peer is who it says: both ends have proved the cluster's token before a Connection exists.
 //   * Every length is checked against Limits before anything is allocated for it.
-//   * A slow reader bounds the memory of its writers: send() refuses above Limits::queue_bytes.
+//   * A slow reader bounds the memory of its writers: send() refuses above Limits::queue_bytes. What a
+//   connection that outlives its socket keeps until it is acknowledged is bounded by
+//   Limits::unacknowledged_bytes and a message; above it what is sent waits as for a full socket.
 //   * Silence is noticed: heartbeats are sent while nothing else is, and a peer silent for
 //     Limits::dead_after is closed with `disconnected`.
 #pragma once

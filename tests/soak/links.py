@@ -129,6 +129,7 @@ def main():
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--tls", action="store_true")
     given = arguments.parse_args()
+    given.bin = given.bin.resolve()
     if os.geteuid() or not shutil.which("ip") or not shutil.which("ss"):
         stop("network namespaces are made by root, with ip and ss")
     failures, rng = 0, random.Random(given.seed)
