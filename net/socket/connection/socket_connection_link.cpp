@@ -166,6 +166,7 @@ void SocketConnection::use(Stream stream, const LinkWords& theirs) {
 
 Address SocketConnection::where_it_listens() const {
   Address at = parse_address(address_);
+  std::lock_guard lock(mutex_);
   if (!opened_) at.port = peer_port_;
   return at;
 }
@@ -193,7 +194,13 @@ void SocketConnection::look_for_peer() {
     }
   }
   if (over)
-    return core_->delivery.post([self = shared_from_this(), why = *over] { self->finish_outside(why); });
+    return core_->delivery.post([self = shared_from_this(), why = *over] {
+      {
+        std::lock_guard lock(self->mutex_);
+        if (!self->down_) return;  // another socket came before this
+      }
+      self->finish_outside(why);
+    });
   if (dials) dial(*dials);
 }
 
