@@ -1,4 +1,5 @@
-// Sums over groups of two and of four workers, in place: `troupe run -n 4 bench_collectives`.
+// Sums over groups of two and of four workers, in place, and small operations by memory and by messages:
+// `troupe run -n 4 bench_collectives`.
 #include <algorithm>
 #include <chrono>
 
@@ -32,8 +33,57 @@ struct Member : Actor {
     std::sort(times.begin(), times.end());
     co_return std::vector<double>{times[times.size() / 2], times[0]};
   }
-  static constexpr auto remote = methods<&Member::sum>;
+  /// The same of a small operation: by memory that the members share, or by messages, which a way is.
+  Task<std::vector<double>> small(Group group, std::string what, int64_t steps, std::string way) {
+    Tensor x = ones({1024});
+    Tensors list{ones({512}), ones({512})};
+    std::vector<double> times;
+    for (int64_t i = -50; i < steps; ++i) {
+      CollectiveOptions options{.tag = what + way, .way = way};
+      const auto start = std::chrono::steady_clock::now();
+      if (what == "barrier") {
+        const auto met = group.barrier(options);
+        co_await met;
+      } else if (what == "allreduce_list") {
+        const auto summing = group.all_reduce(std::move(list), options);
+        list = co_await summing;
+      } else {
+        const auto doing = what == "broadcast" ? group.broadcast(x, 0, options)
+                           : what == "reduce"  ? group.reduce(x, 0, options)
+                                               : group.all_gather(x, options);
+        (void)co_await doing;
+      }
+      if (i < 0) continue;
+      times.push_back(
+          std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
+    }
+    std::sort(times.begin(), times.end());
+    co_return std::vector<double>{times[times.size() / 2], times[0]};
+  }
+  static constexpr auto remote = methods<&Member::sum, &Member::small>;
 };
+
+void measure_small(const bench::Bench& bench, const std::vector<RRef<Member>>& members, const Group& group) {
+  const bool two = group.size() == 2;
+  const std::vector<std::pair<std::string, std::string>> ways{{"barrier", "doubling"},
+                                                              {"broadcast", two ? "whole" : "tree"},
+                                                              {"reduce", "whole"},
+                                                              {"all_gather", "direct"},
+                                                              {"allreduce_list", "whole"}};
+  for (const auto& [what, by_messages] : ways) {
+    std::vector<double> us;
+    for (const std::string& way : {std::string(), by_messages}) {
+      std::vector<Future<std::vector<double>>> times;
+      for (const auto& m : members)
+        times.push_back(m.call<&Member::small>(group, what, int64_t{bench.count(2000)}, way));
+      us.push_back(all(times).get()[0][bench.least()]);
+    }
+    bench.emit(what + "_us", us[0], "us",
+               {{"kib", what == "barrier" ? 0 : 4},
+                {"ranks", static_cast<double>(group.size())},
+                {"by_messages_us", us[1]}});
+  }
+}
 
 }  // namespace
 
@@ -64,6 +114,7 @@ int main(int argc, char** argv) {
                     {"ranks", ranks},
                     {"bus_gb_per_s", 2 * (ranks - 1) / ranks * kib * 1024 / us * 1e-3}});
       }
+      measure_small(bench, members, group);
     }
   });
 }

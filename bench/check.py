@@ -28,6 +28,7 @@ CURVES = [("scale_callers_us", "value", "callers", False), ("scale_callers_us", 
           *(("scale_backward_" + what + "_us", field, what, False) for what in ("hops", "fan_out") for field in ("value", "step")),
           *(("scale_connection_bytes", field, "connections", False) for field in ("value", "used")),
           *(("scale_" + what + "_bytes", field, what + "s", False) for what in ("actor", "reference") for field in ("value", "holder"))]
+SMALL = [("barrier_us", 0), *((name, 4) for name in ("broadcast_us", "reduce_us", "all_gather_us", "allreduce_list_us"))]
 EXPECTED = {
     "rpc": [("rpc_echo_us", US, {}), ("rpc_builtin_us", US, {}),
             *(("rpc_tensor_us", US, {"kib": k}) for k in (4, 1024, 16384, 65536)),
@@ -56,7 +57,8 @@ EXPECTED = {
                  ("pipeline_single_step_us", US, {"blocks": 6, "width": 128, "batch": 256, "context": 3}),
                  *(("pipeline_large_step_us", US, {"stages": 2, "chunks": 1, "micro_batches": m}) for m in (4, 8, 32))],
     "chain": [("chain_step_us", US, {"stages": 5, "bytes": n}) for n in (256, 1 << 16, 1 << 20, 1 << 24)],
-    "collectives": [("allreduce_us", US, {"kib": k, "ranks": n}) for n in (2, 4) for k in (4, 1024, 25600)],
+    "collectives": [*(("allreduce_us", US, {"kib": k, "ranks": n}) for n in (2, 4) for k in (4, 1024, 25600)),
+                    *((name, US, {"kib": k, "ranks": n}) for n in (2, 4) for name, k in SMALL)],
     "ddp": [("data_parallel_single_step_us", US, {"batch": 512}), ("data_parallel_step_us", US, {"ranks": 2, "batch": 512})],
     "sharded": [(name, US, {"ranks": 2, "batch": 512}) for name in ("zero1_step_us", "zero3_step_us", "tensor_parallel_step_us")],
     "axes": [(name, US, {"ranks": ranks, "time": 512}) for name, ranks in
@@ -97,7 +99,7 @@ EXPECTED = {
 # What a line says beside its value.
 BESIDE = {"repl_call_us": ["cpp_us"], "repl_tensor_call_us": ["cpp_us"], "repl_training_step_us": ["cpp_us", "ratio"],
           **{f"pipeline_{kind}step_us": ["of_formula"] for kind in ("", "zero_bubble_", "large_")},
-          "rpc_tensor_us": ["gb_per_s"], "allreduce_us": ["bus_gb_per_s"], "data_parallel_step_us": ["speedup"], "chain_step_us": ["through_caller_us"], "rpc_echo_each_ms_us": ["cpu_percent_here", "cpu_percent_of_the_alarm_alone", "cpu_percent_there"],
+          "rpc_tensor_us": ["gb_per_s"], "allreduce_us": ["bus_gb_per_s"], **{name: ["by_messages_us"] for name, _ in SMALL}, "data_parallel_step_us": ["speedup"], "chain_step_us": ["through_caller_us"], "rpc_echo_each_ms_us": ["cpu_percent_here", "cpu_percent_of_the_alarm_alone", "cpu_percent_there"],
           "rpc_transfer_us": ["raw_copy_us", "of_raw"],
           "rpc_echo_p99_us": ["median"], "rpc_echo_p99_under_load_us": ["median", "tensors"], "rpc_echo_allocations": ["there"],
           "scale_callers_us": ["calls_per_s"], "scale_workers_us": ["in_turn"], "scale_connection_bytes": ["used"],

@@ -21,7 +21,7 @@ import argparse, os, statistics, sys, time
 
 from programs import PROCESSES, command, lines, lines_over_tcp
 
-MEASURED = {"system", "value", "unit", "gb_per_s", "bus_gb_per_s", "speedup", "of_formula", "through_caller_us", "losses"}
+MEASURED = {"system", "value", "unit", "gb_per_s", "bus_gb_per_s", "speedup", "of_formula", "through_caller_us", "by_messages_us", "losses"}
 TIMES = {"ns", "us", "ms", "s"}
 VARIANTS = {"tcp": "rpc", "mpi": "collectives"}  # another way, or another peer, of a program of ours
 OTHER_PEERS = {"operators": "torch_operators.py", "mpi": "mpi_peer.py"}  # the peer's operators are our own list

@@ -146,32 +146,6 @@ void GroupEngine::begin(const GroupCallPtr& call, Request request) {
   enter(run, {call->tag, call->single_use});
 }
 
-bool GroupEngine::reduce_by_memory(const Group& group, Tensor& x, const CollectiveOptions& options,
-                                   LaneTurn& turn) {
-  const bool records =
-      x.requires_grad() || (recorder_ && frame().context && grad_enabled() && options.gradients);
-  return lanes_->made() && !records && lanes_->reduce(group, x, options, turn);
-}
-
-// A lane may be made for what is small, of members that may share memory.
-bool GroupEngine::may_go_by_memory(const Run& run, const OperationTag& tag) {
-  const GroupCall& call = *run.call;
-  const Request& r = run.request;
-  return goes_by_memory(call.collective, call.at.ranks, r.bytes(), call.on.hosts) && !call.way &&
-         !call.context && !tag.single_use && !r.signature.on_devices && call.recorded.expired();
-}
-
-// The operation is among the runs.
-void GroupEngine::decided(const OperationId& id, LaneOutcome::Decided d) {
-  Out out;
-  if (d.way == LaneWay::messages) {
-    operations_.release(id, out);
-  } else if (operations_.done_without(id, out)) {
-    if (const auto run = find(id)) run->sum = std::move(d.sum);
-  }
-  perform(std::move(out));
-}
-
 void GroupEngine::enter(const RunPtr& run, const OperationTag& tag, const SizedPtr& sized,
                         const std::optional<Error>& fails) {
   GroupCall& call = *run->call;
@@ -190,7 +164,8 @@ void GroupEngine::enter(const RunPtr& run, const OperationTag& tag, const SizedP
   s.piece = choice.piece_bytes == kOnePiece ? kOnePiece : std::max(choice.piece_bytes / item, size_t{1});
   // Once it is among the runs, other threads may end it, and nothing is left of the request.
   auto rows = std::move(run->request.rows);
-  const bool may_by_memory = !sized && !fails && may_go_by_memory(*run, tag);
+  const bool may_by_memory = !fails && may_go_by_memory(*run, tag, sized);
+  run->sized = sized;
   Out out;
   OperationId id;
   LanePtr made;
@@ -477,14 +452,18 @@ void GroupEngine::finish(const Operations::Finished& finished) {
     run->over = true;
     waits = std::move(run->waits);
   }
+  if (run->sized) run->sized->is_unknown = finished.unsent;
   const auto done = std::move(run->done);
   Result<Tensors> result = [&]() -> Result<Tensors> {
     if (finished.error) return *finished.error;
     try {
       const NoGradGuard guard;
-      if (run->sum.defined())
-        run->request.elements.write({0, static_cast<size_t>(run->sum.numel())},
-                                    {run->sum.reshape({run->sum.numel()})});
+      if (run->result.defined() && run->sized) {
+        run->sized->gathered = std::move(run->result);
+      } else if (run->result.defined()) {
+        run->request.elements.write({0, static_cast<size_t>(run->result.numel())}, {run->result});
+        run->request.op = ReduceOp::sum;  // a mean is divided
+      }
       return run->request.results(finished.id.rank);
     } catch (const Error& e) {
       return e;

@@ -76,9 +76,10 @@ class GroupEngine final : public actors::Extension {
   const Transfers& transfers() const { return transfers_; }
 
   GroupCallPtr call(const Group& group, Collective what, const CollectiveOptions& options);
-  /// Sums a small tensor in memory that the members share, if all of them have called it, or do at once:
-  /// then `x` is the result. Else it is called, with that turn, which may be an empty one.
-  bool reduce_by_memory(const Group& group, Tensor& x, const CollectiveOptions& options, LaneTurn& turn);
+  /// Does what is small in memory that the members share, if all of them have called it, or do at once: then
+  /// call.xs are the results. Else it is called, with that turn, which may be an empty one.
+  bool call_by_memory(const Group& group, const SmallCall& call, const CollectiveOptions& options,
+                      LaneTurn& turn);
   /// Refuses the call, unless it has begun: it counts, and fails on all members, which hear why.
   void refuse(const GroupCallPtr& call, const Error& why);
   /// Does what was called, and tells call->done of the result.
@@ -101,8 +102,6 @@ class GroupEngine final : public actors::Extension {
   /// Operations of the group whose tags begin so fail here, those that go on and those that are called later,
   /// and on all members that wait for them.
   void fail_tags(const Group& group, const std::string& begin, const Error& why);
-  /// What is there, after what waits for the calling actor.
-  Future<Tensor> soon(Tensor x);
   bool uses_memory() const { return lanes_->made() > 0; }
   /// What parts of operations have been sent as messages, to others.
   int64_t sent_bytes() const { return sent_bytes_; }
@@ -123,6 +122,7 @@ class GroupEngine final : public actors::Extension {
  private:
   friend struct GroupCall;
   // An operation of this worker.
+  struct Sized;
   struct Run {
     GroupCallPtr call;
     Request request;
@@ -131,7 +131,8 @@ class GroupEngine final : public actors::Extension {
     std::vector<WorkerDevice> devices = {};  // and of all
     bool has_begun = false;                  // there
     LanePtr lane = {};                       // of one that may be done by memory,
-    Tensor sum = {};                         // and was
+    Tensor result = {};                      // and was
+    std::shared_ptr<Sized> sized = {};       // in which the ranks tell each other its sizes
     Mutex mutex;
     Ref<actors::Invocation> waits TROUPE_GUARDED_BY(mutex);  // of kOver
     bool over TROUPE_GUARDED_BY(mutex) = false;
@@ -144,6 +145,8 @@ class GroupEngine final : public actors::Extension {
     std::optional<Request> request = {};  // of a device, whose sizes were known
     uint64_t use = 0;                     // of the tag, when they told each other
     std::optional<Result<Tensors>> sizes = {};
+    Tensor gathered = {};     // by memory: there is nothing to do any more
+    bool is_unknown = false;  // to the others: no rank has heard sizes of this one
     Device device() const { return request ? request->device : own.device(); }
   };
   using SizedPtr = std::shared_ptr<Sized>;
@@ -164,7 +167,7 @@ class GroupEngine final : public actors::Extension {
 
   void enter(const RunPtr& run, const OperationTag& tag, const SizedPtr& sized = nullptr,
              const std::optional<Error>& fails = {});
-  static bool may_go_by_memory(const Run& run, const OperationTag& tag);
+  static bool may_go_by_memory(const Run& run, const OperationTag& tag, const SizedPtr& sized);
   template <class F>
   void with_turn(GroupCall& call, const OperationTag& tag, F f);
   void decided(const OperationId& id, LaneOutcome::Decided decided);

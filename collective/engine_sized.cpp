@@ -1,5 +1,5 @@
 // How GroupEngine begins an operation of which the ranks have to tell each other something first: their
-// sizes, or where their tensors are. Tensors of devices.
+// sizes, or where their tensors are. Tensors of devices. Which operations go by memory.
 #include "collective/device_request.h"
 #include "collective/engine.h"
 #include "core/base/log.h"
@@ -37,6 +37,43 @@ void GroupEngine::begin(const GroupCallPtr& call, Described own) {
   exchange(std::make_shared<Sized>(Sized{call, std::move(own)}));
 }
 
+bool GroupEngine::call_by_memory(const Group& group, const SmallCall& call, const CollectiveOptions& options,
+                                 LaneTurn& turn) {
+  if (!lanes_->made()) return false;
+  const bool may_record =
+      !call.xs.empty() && recorder_ && frame().context && grad_enabled() && options.gradients;
+  const auto needs_gradients = [](const Tensor& x) { return x.defined() && x.requires_grad(); };
+  return !may_record && std::ranges::none_of(call.xs, needs_gradients) &&
+         lanes_->call(group, call, options, turn);
+}
+
+// A lane may be made for what is small, of members that may share memory.
+bool GroupEngine::may_go_by_memory(const Run& run, const OperationTag& tag, const SizedPtr& sized) {
+  const GroupCall& call = *run.call;
+  const Request& r = run.request;
+  const bool gathers = call.collective == Collective::all_gather;
+  if (gathers != (sized != nullptr)) return false;  // not those whose sizes are known to all
+  size_t bytes = r.bytes();
+  if (gathers) {
+    const Description& d = sized->own.description;
+    if (!sized->device().is_cpu()) return false;
+    bytes = static_cast<size_t>(d.rows[0] * d.row.numel()) * item_size(d.dtype) * call.at.ranks;
+  }
+  return goes_by_memory(call.collective, call.at.ranks, bytes, call.on.hosts) && !call.way && !call.context &&
+         !tag.single_use && !r.signature.on_devices && call.recorded.expired();
+}
+
+// The operation is among the runs.
+void GroupEngine::decided(const OperationId& id, LaneOutcome::Decided d) {
+  Out out;
+  if (d.way == LaneWay::messages) {
+    operations_.release(id, out);
+  } else if (operations_.done_without(id, out)) {
+    if (const auto run = find(id)) run->result = std::move(d.result);
+  }
+  perform(std::move(out));
+}
+
 void GroupEngine::give_up(const Group& group, const std::string& tag, const Error& why) {
   Out out;
   const OperationId id{number_of(group), group.rank(), tag, OperationId::kSingleUse};
@@ -53,16 +90,6 @@ void GroupEngine::fail_tags(const Group& group, const std::string& begin, const 
   Out out;
   operations_.fail_tags(number_of(group), begin, why, out);
   perform(std::move(out));
-}
-
-Future<Tensor> GroupEngine::soon(Tensor x) {
-  const Promise<Tensor> promise;
-  Future<Tensor> future = promise.future();
-  fetches_.post([promise, x = std::move(x)]() mutable {
-    const CallFrameScope scope(callback_frame());
-    promise.set(std::move(x));
-  });
-  return future;
 }
 
 void GroupEngine::exchange(const SizedPtr& sized) {
@@ -99,6 +126,13 @@ void GroupEngine::begin_sized(const Queue& queue) {
 }
 
 void GroupEngine::begin_sized(const SizedPtr& next) {
+  if (next->gathered.defined() || next->is_unknown) {
+    const auto done = std::move(next->call->done);
+    if (!next->sizes->ok()) return done(std::move(*next->sizes));
+    const Description& d = next->own.description;
+    const auto rows = d.rows[0] * static_cast<int64_t>(next->call->at.ranks);
+    return done(Tensors{next->gathered.reshape(with_rows(rows, d.row))});
+  }
   if (waits_for_device(*next))
     fetches_.post([this, next] {
       const CallFrameScope scope(callback_frame());

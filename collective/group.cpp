@@ -240,11 +240,12 @@ std::string Group::print(size_t bytes) const {
 
 namespace {
 
-bool reduced_by_memory(const Group& group, Tensor& x, const CollectiveOptions& options, LaneTurn& turn) {
-  GroupEngine& engine = engine_here("all_reduce");
+bool done_by_memory(const Group& group, const SmallCall& call, const CollectiveOptions& options,
+                    LaneTurn& turn) {
+  GroupEngine& engine = engine_here(name(call.what));
   if (!engine.uses_memory()) return false;
-  if (!engine.reduce_by_memory(group, x, options, turn)) return false;
-  if (const auto span = span_of(Collective::all_reduce, options)) span->end();
+  if (!engine.call_by_memory(group, call, options, turn)) return false;
+  if (const auto span = span_of(call.what, options)) span->end();
   return true;
 }
 
@@ -259,9 +260,8 @@ Tensors one(Tensor x) {
 
 Future<Tensor> Group::all_reduce(Tensor x, const CollectiveOptions& options) const {
   LaneTurn turn;
-  if (reduced_by_memory(*this, x, options, turn))
-    return turn.gives_way ? engine_here("all_reduce").soon(std::move(x))
-                          : Future<Tensor>::ready(std::move(x));
+  if (done_by_memory(*this, {Collective::all_reduce, options.op, 0, {&x, 1}}, options, turn))
+    return Future<Tensor>::ready(std::move(x));
   return start<Tensor>(
       *this, Collective::all_reduce, options, 0, one(std::move(x)),
       [&](Tensors xs, Standing at) {
@@ -271,17 +271,27 @@ Future<Tensor> Group::all_reduce(Tensor x, const CollectiveOptions& options) con
 }
 
 Future<Tensors> Group::all_reduce(Tensors xs, const CollectiveOptions& options) const {
+  LaneTurn turn;
+  if (done_by_memory(*this, {Collective::all_reduce, options.op, 0, xs}, options, turn))
+    return Future<Tensors>::ready(std::move(xs));
   return start<Tensors>(
-      *this, Collective::all_reduce, options, 0, std::move(xs), [&](Tensors all, Standing at) {
+      *this, Collective::all_reduce, options, 0, std::move(xs),
+      [&](Tensors all, Standing at) {
         return std::tuple(reduction_of(Collective::all_reduce, std::move(all), options.op, 0, at));
-      });
+      },
+      std::move(turn));
 }
 
 Future<Tensor> Group::reduce(Tensor x, size_t root, const CollectiveOptions& options) const {
+  LaneTurn turn;
+  if (done_by_memory(*this, {Collective::reduce, options.op, root, {&x, 1}}, options, turn))
+    return Future<Tensor>::ready(std::move(x));
   return start<Tensor>(
-      *this, Collective::reduce, options, root, one(std::move(x)), [&](Tensors xs, Standing at) {
+      *this, Collective::reduce, options, root, one(std::move(x)),
+      [&](Tensors xs, Standing at) {
         return std::tuple(reduction_of(Collective::reduce, std::move(xs), options.op, root, at));
-      });
+      },
+      std::move(turn));
 }
 
 Future<Tensor> Group::reduce_scatter(Tensor x, const CollectiveOptions& options) const {
@@ -292,15 +302,23 @@ Future<Tensor> Group::reduce_scatter(Tensor x, const CollectiveOptions& options)
 }
 
 Future<Tensor> Group::broadcast(Tensor x, size_t root, const CollectiveOptions& options) const {
+  LaneTurn turn;
+  if (done_by_memory(*this, {Collective::broadcast, options.op, root, {&x, 1}}, options, turn))
+    return Future<Tensor>::ready(std::move(x));
   return start<Tensor>(
       *this, Collective::broadcast, options, root, one(std::move(x)),
-      [&](Tensors xs, Standing at) { return std::tuple(broadcast_of(std::move(xs), root, at)); });
+      [&](Tensors xs, Standing at) { return std::tuple(broadcast_of(std::move(xs), root, at)); },
+      std::move(turn));
 }
 
 Future<Tensors> Group::broadcast(Tensors xs, size_t root, const CollectiveOptions& options) const {
+  LaneTurn turn;
+  if (done_by_memory(*this, {Collective::broadcast, options.op, root, xs}, options, turn))
+    return Future<Tensors>::ready(std::move(xs));
   return start<Tensors>(
       *this, Collective::broadcast, options, root, std::move(xs),
-      [&](Tensors all, Standing at) { return std::tuple(broadcast_of(std::move(all), root, at)); });
+      [&](Tensors all, Standing at) { return std::tuple(broadcast_of(std::move(all), root, at)); },
+      std::move(turn));
 }
 
 Future<Tensor> Group::scatter(Tensor x, size_t root, const CollectiveOptions& options) const {
@@ -317,10 +335,15 @@ Future<Tensor> Group::gather(Tensor x, size_t root, const CollectiveOptions& opt
 }
 
 Future<Tensor> Group::all_gather(Tensor x, const CollectiveOptions& options) const {
-  return start<Tensor>(*this, Collective::all_gather, options, 0, one(std::move(x)),
-                       [&](const Tensors& xs, Standing at) {
-                         return std::tuple(gather_of(Collective::all_gather, xs[0], 0, options.rows, at));
-                       });
+  LaneTurn turn;
+  if (done_by_memory(*this, {Collective::all_gather, options.op, 0, {&x, 1}}, options, turn))
+    return Future<Tensor>::ready(std::move(x));
+  return start<Tensor>(
+      *this, Collective::all_gather, options, 0, one(std::move(x)),
+      [&](const Tensors& xs, Standing at) {
+        return std::tuple(gather_of(Collective::all_gather, xs[0], 0, options.rows, at));
+      },
+      std::move(turn));
 }
 
 Future<Tensors> Group::all_to_all(Tensors xs, const CollectiveOptions& options) const {
@@ -330,8 +353,15 @@ Future<Tensors> Group::all_to_all(Tensors xs, const CollectiveOptions& options) 
 }
 
 Future<void> Group::barrier(const CollectiveOptions& options) const {
-  return start<void>(*this, Collective::barrier, options, 0, {},
-                     [](const Tensors&, Standing at) { return std::tuple(barrier_of(at)); });
+  LaneTurn turn;
+  if (done_by_memory(*this, {Collective::barrier, options.op, 0, {}}, options, turn)) {
+    const Promise<void> promise;
+    promise.set();
+    return promise.future();
+  }
+  return start<void>(
+      *this, Collective::barrier, options, 0, {},
+      [](const Tensors&, Standing at) { return std::tuple(barrier_of(at)); }, std::move(turn));
 }
 
 void Group::give_up(const std::string& tag, const Error& why) const {

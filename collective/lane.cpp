@@ -9,6 +9,7 @@
 #include "core/base/clock.h"
 #include "core/base/generator.h"
 #include "core/base/random_bytes.h"
+#include "core/graph/copy_on_write.h"
 #include "core/memory/arena.h"
 #include "core/memory/lent.h"
 #include "core/tensor/creation.h"
@@ -18,9 +19,16 @@ namespace troupe::internal::collective {
 
 namespace {
 
-uint64_t hash_of_summand(const Tensor& x, ReduceOp op) {
-  uint64_t h = splitmix64(static_cast<uint64_t>(op) << 8 | static_cast<uint64_t>(x.dtype()));
-  for (int64_t d = 0; d < x.dim(); ++d) h = splitmix64(h ^ static_cast<uint64_t>(x.size(d)));
+// Ranks whose hashes are equal bring the same.
+uint64_t hash_of(const SmallCall& call) {
+  const uint64_t dtype = call.xs.empty() ? 0 : static_cast<uint64_t>(call.xs[0].dtype());
+  uint64_t h =
+      splitmix64(static_cast<uint64_t>(call.what) << 16 | static_cast<uint64_t>(call.op) << 8 | dtype);
+  h = splitmix64(h ^ call.root << 32 ^ call.xs.size());
+  for (const Tensor& x : call.xs) {
+    h = splitmix64(h ^ static_cast<uint64_t>(x.dim()));
+    for (int64_t d = 0; d < x.dim(); ++d) h = splitmix64(h ^ static_cast<uint64_t>(x.size(d)));
+  }
   return h;
 }
 
@@ -85,22 +93,61 @@ void Lane::close() {
   let_go();
 }
 
-// Ways go to decided_, and a sum to its operation.
+bool Lane::Pending::gets(size_t rank) const {
+  if (what == Collective::barrier) return false;
+  if (what == Collective::reduce) return rank == root;
+  return what != Collective::broadcast || rank != root;  // the root of a broadcast has it
+}
+
+// Elements of the slots from `from` on, of which those of one rank lie together.
+void Lane::take(const Pending& p, std::byte* to, size_t from, size_t elements) const {
+  const uint64_t slot = p.use % kLaneSlots;
+  const size_t item = item_size(p.dtype);
+  const auto in = [&](size_t r) { return blocks_[r]->slots[slot].elements + from * item; };
+  if (p.what == Collective::broadcast) {
+    std::memcpy(to, in(p.root), elements * item);
+  } else if (p.what == Collective::all_gather) {
+    for (size_t r = 0; r < at_.ranks; ++r) std::memcpy(to + r * elements * item, in(r), elements * item);
+  } else {
+    std::array<const std::byte*, LaneBlock::kRanks> summands;
+    for (size_t r = 0; r < at_.ranks; ++r) summands[r] = in(r);
+    reduce_elements(p.op, p.dtype, to, std::span(summands.data(), at_.ranks), elements,
+                    p.op == ReduceOp::mean ? at_.ranks : 1);
+  }
+}
+
+// Ways go to decided_, and the elements to the operation.
 void Lane::take(uint64_t use) {
-  const auto at = std::ranges::find(pending_, use, &Pending::use);
-  const uint64_t slot = use % kLaneSlots;
-  std::array<const std::byte*, LaneBlock::kRanks> summands;
-  for (size_t r = 0; r < at_.ranks; ++r) summands[r] = blocks_[r]->slots[slot].elements;
-  if (!at->sum.defined()) at->sum = empty(at->shape, at->dtype);
-  reduce_elements(at->op, at->dtype, at->sum.bytes(), std::span(summands.data(), at_.ranks),
-                  static_cast<size_t>(at->sum.numel()), at->op == ReduceOp::mean ? at_.ranks : 1);
+  Pending& p = *std::ranges::find(pending_, use, &Pending::use);
+  const size_t ranks = p.what == Collective::all_gather ? at_.ranks : 1;
+  if (!p.call) {
+    if (!p.gets(at_.rank)) return;
+    p.result = empty({static_cast<int64_t>(p.elements * ranks)}, p.dtype);
+    return take(p, p.result.bytes(), 0, p.elements);
+  }
+  size_t from = 0;
+  for (Tensor& x : p.call->xs) {
+    const auto elements = static_cast<size_t>(x.numel());
+    if (p.gets(at_.rank)) {
+      if (ranks > 1)
+        x = empty(with_rows(rows_of(x) * static_cast<int64_t>(ranks), row_of(x)), p.dtype);
+      else if (!x.is_exclusive())
+        x = empty(x.shape(), p.dtype);
+      take(p, x.bytes(), from, elements);
+    } else if (p.what == Collective::reduce) {
+      x = {};
+    } else if (!x.is_exclusive()) {
+      x = internal::lazy_copy(x);
+    }
+    from += elements;
+  }
 }
 
 void Lane::put_in(LaneOutcome& outcome) {
   for (const auto& [use, way] : decided_) {
     const auto at = std::ranges::find(pending_, use, &Pending::use);
     if (at == pending_.end()) continue;
-    outcome.decided.push_back({use, way, way == LaneWay::memory ? std::move(at->sum) : Tensor()});
+    outcome.decided.push_back({use, way, way == LaneWay::memory ? std::move(at->result) : Tensor()});
     pending_.erase(at);
   }
   decided_.clear();
@@ -112,16 +159,30 @@ void Lane::advance(LaneOutcome& outcome, bool tells) {
   let_go();
 }
 
-LaneWay Lane::reduce(Tensor& x, ReduceOp op, Duration spin, uint64_t& use, LaneOutcome& outcome) {
+LaneWay Lane::call(const SmallCall& call, Duration spin, uint64_t& use, LaneOutcome& outcome) {
   // Whoever has waited in vain some times is with others that come later, and tries again at times only.
   constexpr uint64_t kInVain = 4, kTriesAgain = 64;
-  const bool none_before = pending_.empty();
-  const uint64_t what = hash_of_summand(x, op);
-  use = words_.by_memory(
-      what, [&](uint64_t slot) { std::memcpy(own_->slots[slot].elements, x.bytes(), x.nbytes()); });
-  if (x.nbytes() >= Arena::kSmallest && x.is_sole_handle()) collect_lent();  // who had it may have let go
-  const bool in_place = x.is_exclusive();
-  pending_.push_back({use, op, x.dtype(), x.shape(), in_place ? x : Tensor()});
+  const bool none_before = pending_.empty(),
+             brings = call.what != Collective::broadcast || at_.rank == call.root;
+  const uint64_t what = hash_of(call);
+  size_t elements = 0;
+  use = words_.by_memory(what, [&](uint64_t slot) {
+    std::byte* to = own_->slots[slot].elements;
+    for (const Tensor& x : call.xs) {
+      elements += static_cast<size_t>(x.numel());
+      if (brings) std::memcpy(to, x.bytes(), x.nbytes()), to += x.nbytes();
+    }
+  });
+  for (const Tensor& x : call.xs)
+    if (x.nbytes() >= Arena::kSmallest && x.is_sole_handle()) collect_lent();  // who had it may have let go
+  pending_.push_back({.use = use,
+                      .what = call.what,
+                      .op = call.op,
+                      .root = call.root,
+                      .dtype = call.xs.empty() ? DType::float32 : call.xs[0].dtype(),
+                      .elements = elements,
+                      .call = &call,
+                      .result = {}});
   if (none_before) {
     LaneWay found = words_.find(use, what);
     if (found == LaneWay::open && spin > Duration(0) && (in_vain_ < kInVain || in_vain_ % kTriesAgain == 0)) {
@@ -136,11 +197,10 @@ LaneWay Lane::reduce(Tensor& x, ReduceOp op, Duration spin, uint64_t& use, LaneO
   advance(outcome, true);
   const auto mine = std::ranges::find(outcome.decided, use, &LaneOutcome::Decided::use);
   if (mine == outcome.decided.end()) {
-    pending_.back().sum = {};  // the caller has `x`, and takes what is made later
+    pending_.back().call = nullptr;  // the caller takes what is made later
     return LaneWay::open;
   }
   const LaneWay way = mine->way;
-  if (way == LaneWay::memory) x = std::move(mine->sum);
   outcome.decided.erase(mine);
   return way;
 }

@@ -12,11 +12,13 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "collective/lane_words.h"
 #include "collective/reduction.h"
 #include "collective/rows.h"
+#include "collective/schedule/problem.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/mutex.h"
@@ -43,12 +45,22 @@ struct LaneBlock {
   alignas(64) Slot slots[kLaneSlots];
 };
 
+/// What a rank calls: an all_reduce, a reduce, a broadcast, an all_gather of as many rows of each rank, or a
+/// barrier.
+struct SmallCall {
+  Collective what = Collective::all_reduce;
+  ReduceOp op = ReduceOp::sum;
+  size_t root = 0;
+  /// What it brings, of one dtype and contiguous; then the results.
+  std::span<Tensor> xs;
+};
+
 /// Operations that a lane decided, and the ranks that it has to tell.
 struct LaneOutcome {
   struct Decided {
     uint64_t use;
     LaneWay way;
-    Tensor sum;  ///< by memory
+    Tensor result;  ///< by memory: all its elements, unless the rank gets none, or has them
   };
   std::vector<Decided> decided;
   std::vector<size_t> tell;
@@ -78,9 +90,9 @@ class Lane {
   bool is_idle() const { return pending_.empty(); }
 
   /// The rank calls the next operation, which is to go by memory: the lane is ready, and has room. It looks
-  /// as long as `spin` whether that is so: then `x` is the result, else `x` is as it was. `use`: the number
-  /// of the operation. `outcome` has what it decided of others.
-  LaneWay reduce(Tensor& x, ReduceOp op, Duration spin, uint64_t& use, LaneOutcome& outcome);
+  /// as long as `spin` whether that is so: then call.xs are the results, else they are as they were. `use`:
+  /// the number of the operation. `outcome` has what it decided of others.
+  LaneWay call(const SmallCall& call, Duration spin, uint64_t& use, LaneOutcome& outcome);
   /// The next one goes by messages.
   void by_messages(LaneOutcome& outcome);
   /// Sleeps until it is decided: is told then, and calls wake().
@@ -119,12 +131,17 @@ class Lane {
   // An operation that this rank has in a slot.
   struct Pending {
     uint64_t use;
+    Collective what;
     ReduceOp op;
+    size_t root;
     DType dtype;
-    Shape shape;
-    Tensor sum;
+    size_t elements;        // that it brings
+    const SmallCall* call;  // until that returns
+    Tensor result;          // after it
+    bool gets(size_t rank) const;
   };
   void take(uint64_t use);
+  void take(const Pending& p, std::byte* to, size_t from, size_t elements) const;
   void advance(LaneOutcome& outcome, bool tells);
   void let_go();
   void put_in(LaneOutcome& outcome);

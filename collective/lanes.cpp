@@ -24,16 +24,37 @@ Tensor new_block() {
 
 bool in_group(const LaneKey& key, uint64_t group) { return key.group == group; }
 
+// What is refused is so as by messages, and counts.
+bool may_be_in_slot(const SmallCall& call, size_t ranks) {
+  size_t bytes = 0;
+  for (const Tensor& x : call.xs) {
+    if (!x.defined() || !x.device().is_cpu() || !x.is_contiguous() || x.dtype() != call.xs[0].dtype())
+      return false;
+    bytes += x.nbytes();
+  }
+  if (call.root >= ranks || (bytes == 0) != (call.what == Collective::barrier) ||
+      bytes * (call.what == Collective::all_gather ? ranks : 1) > LaneBlock::kMost)
+    return false;
+  if (!Problem{.collective = call.what}.adds()) return call.op == ReduceOp::sum;
+  if (static_cast<int>(call.op) >= kReduceOpCount) return false;
+  try {
+    check_reduction(name(call.what), call.op, call.xs[0].dtype());
+  } catch (const Error&) {
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
 
-bool NamedLane::gives_way() {
+void NamedLane::let_others_go_first() {
   constexpr Duration kOften = std::chrono::milliseconds(1);  // for other coroutines, which no count shows
   const auto cell = actors::current_cell();
-  if (!cell) return false;
+  if (!cell) return;
   const TimePoint now = Clock::system().now();
-  if (!cell->queued() && now - gave_way < kOften) return false;
+  if (!cell->queued() && now - gave_way < kOften) return;
   gave_way = now;
-  return true;
+  cell->give_way();
 }
 
 void Lanes::serve(const std::shared_ptr<Lanes>& lanes, actors::Worker& worker) {
@@ -95,16 +116,11 @@ bool Lanes::came(WorkerId sender, const RankAddress& a, Tensor block) {
   return lane->came(a.from, std::move(block));
 }
 
-bool Lanes::reduce(const Group& group, Tensor& x, const CollectiveOptions& options, LaneTurn& turn) {
+bool Lanes::call(const Group& group, const SmallCall& call, const CollectiveOptions& options,
+                 LaneTurn& turn) {
   if (options.single_use || options.context || !options.way.empty() || !options.rows.empty() ||
-      static_cast<int>(options.op) >= kReduceOpCount || !x.defined() || !x.device().is_cpu() ||
-      !x.is_contiguous() || !x.numel() || x.nbytes() > LaneBlock::kMost)
+      !may_be_in_slot(call, group.size()))
     return false;
-  try {
-    check_reduction("all_reduce", options.op, x.dtype());
-  } catch (const Error&) {
-    return false;  // it is refused as others are, and counts
-  }
   const size_t rank = group.rank();
   LanePtr lane = find({number_of(group), rank, options.tag});
   if (!lane) return false;
@@ -117,17 +133,16 @@ bool Lanes::reduce(const Group& group, Tensor& x, const CollectiveOptions& optio
   // A member that waits keeps others from calling where they are more than cores.
   static const auto cores = static_cast<size_t>(usable_cores());
   constexpr Duration kShortly = std::chrono::microseconds(20);
-  turn.way = turn.lane->reduce(x, options.op, group.size() <= cores ? kShortly : Duration(0), turn.use,
-                               turn.outcome);
+  turn.way = turn.lane->call(call, group.size() <= cores ? kShortly : Duration(0), turn.use, turn.outcome);
   turn.in_slot = true;
   if (turn.way != LaneWay::memory) return false;
   if (const uint64_t use = table_->done_at_once(turn.lane->key.group, rank, options.tag); use != turn.use)
-    throw_error(ErrorKind::failed, "[all_reduce] a rank counts use " + std::to_string(use) + " of tag \"" +
-                                       options.tag + "\" as use " + std::to_string(turn.use));
+    throw_error(ErrorKind::failed, "[" + std::string(name(call.what)) + "] a rank counts use " +
+                                       std::to_string(use) + " of tag \"" + options.tag + "\" as use " +
+                                       std::to_string(turn.use));
   done_.fetch_add(1, std::memory_order_relaxed);
-  const bool gives_way = turn.lane->gives_way();
+  turn.lane->let_others_go_first();
   end(std::move(turn));
-  turn.gives_way = gives_way;
   return true;
 }
 

@@ -16,8 +16,9 @@ namespace troupe::internal::collective {
 
 /// Whether members that share memory do it there, if they leave the way open.
 inline bool goes_by_memory(Collective c, size_t ranks, size_t bytes, size_t hosts) {
-  return c == Collective::all_reduce && hosts == 1 && ranks > 1 && ranks <= LaneBlock::kRanks &&
-         bytes <= LaneBlock::kMost;
+  const bool is_one = c == Collective::all_reduce || c == Collective::reduce || c == Collective::broadcast ||
+                      c == Collective::all_gather || c == Collective::barrier;
+  return is_one && hosts == 1 && ranks > 1 && ranks <= LaneBlock::kRanks && bytes <= LaneBlock::kMost;
 }
 
 /// A rank and a tag of a group.
@@ -37,8 +38,9 @@ struct NamedLane : Lane {
   const std::vector<GroupMember> members;
   std::vector<bool> read_by;  // mutex()
   TimePoint gave_way{};       // likewise
-  /// Whether the actor is to handle what waits for it first: its coroutine need never be suspended else.
-  bool gives_way();
+  /// The calling actor handles what waits for it first, if anything does: its coroutine need never be
+  /// suspended else.
+  void let_others_go_first();
   OperationId id(uint64_t use) const { return {key.group, key.rank, key.tag, use}; }
 };
 using LanePtr = std::shared_ptr<NamedLane>;
@@ -56,7 +58,6 @@ struct LaneTurn {
   uint64_t use = 0;
   LaneWay way = LaneWay::open;  ///< and that is known of it
   LaneOutcome outcome = {};
-  bool gives_way = false;  ///< the result is there, but other messages go first
 };
 
 /// Thread-safe. Kept by actors that are members, too.
@@ -82,8 +83,8 @@ class Lanes {
   void offer(const LanePtr& lane);
   /// Operations that were done by memory.
   int64_t done() const { return done_.load(std::memory_order_relaxed); }
-  /// GroupEngine::reduce_by_memory().
-  bool reduce(const Group& group, Tensor& x, const CollectiveOptions& options, LaneTurn& turn);
+  /// GroupEngine::call_by_memory().
+  bool call(const Group& group, const SmallCall& call, const CollectiveOptions& options, LaneTurn& turn);
   /// Lets go of the turn, and does what follows.
   void end(LaneTurn turn);
   void failed(const LanePtr& lane, uint64_t use);

@@ -131,6 +131,14 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   };
 
   // ---- for others, from any thread
+  /// What waits for the actor goes first at the next co_await of a coroutine of it, even if that has nothing
+  /// to wait for.
+  void give_way() { gives_way_.store(true, std::memory_order_relaxed); }
+  /// Whether that is so; once.
+  bool gives_way() {
+    return gives_way_.load(std::memory_order_relaxed) &&
+           gives_way_.exchange(false, std::memory_order_relaxed);
+  }
   /// Calls that have arrived and have not begun.
   int64_t queued() const {
     return std::max<int64_t>(
@@ -168,6 +176,7 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   bool released_ = false;
   std::optional<Error> failure_;
   CurrentActivity activity_;
+  std::atomic<bool> gives_way_{false};
   std::atomic<int64_t> arrived_{0}, begun_{0};
   std::atomic<HandledTally*> tallies_{nullptr};  // made when the first method runs
   Duration inner_{0};                            // of what the method at work has run in place

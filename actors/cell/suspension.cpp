@@ -28,7 +28,9 @@ void Suspension::cancel(const Error& why) {
 
 bool Suspension::stops_here() {
   const Invocation* call = frame().call.get();
-  return call && call->cancelled();
+  if (call && call->cancelled()) return true;
+  const auto cell = current_cell();
+  return cell && cell->gives_way();
 }
 
 void Suspension::check() const {

@@ -68,7 +68,8 @@ class Operations {
   };
   struct Finished {
     OperationId id;
-    std::optional<Error> error;  ///< none: its elements are there
+    std::optional<Error> error = {};  ///< none: its elements are there
+    bool unsent = false;              ///< it has failed while it was held: nothing of it was sent
   };
   struct Out {
     std::vector<Work> work;
@@ -170,6 +171,7 @@ class Operations {
     Schedule first;  // of chunk 0, until that is open
     size_t chunks = 0, next = 0, over = 0, busy = 0;
     Missing held;                  // set: nothing is sent
+    bool unsent = false;           // it has failed so
     bool was_held = false;         // a rank may be over that others wait for: all hear when it fails
     bool on_devices = false;       // it is their turn
     std::map<size_t, Chunk> open;  // that have begun, or of which parts have come

@@ -9,7 +9,7 @@ namespace troupe::internal::collective {
 void Operations::finish(Table::iterator at, Out& out) {
   const auto& [id, op] = *at;
   if (op.error) note_failure(id, *op.error);
-  out.finished.push_back({id, op.error});
+  out.finished.push_back({id, op.error, op.unsent});
   if (id.use == OperationId::kSingleUse) remember(id);
   running_.erase(at);
 }
@@ -34,6 +34,7 @@ void Operations::end(Table::iterator at, Error why, Out& out, const std::set<siz
   std::set<size_t> all = op.peers;
   all.insert(also.begin(), also.end());
   for (size_t r = 0; op.was_held && r < op.members.size(); ++r) all.insert(r);
+  op.unsent = op.held != nullptr;
   op.held = nullptr;
   all.erase(except);
   all.erase(id.rank);

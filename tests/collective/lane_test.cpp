@@ -19,6 +19,9 @@ namespace {
 
 Tensor lane_block() { return empty({static_cast<int64_t>((sizeof(LaneBlock) + 3) / 4)}, DType::float32); }
 
+SmallCall sum_of(Tensor& x) { return {.xs = {&x, 1}}; }
+SmallCall mean_of(Tensor& x) { return {.op = ReduceOp::mean, .xs = {&x, 1}}; }
+
 // Lanes that read each other, and a bell for each.
 struct LanesOfThreads {
   explicit LanesOfThreads(size_t ranks, uint64_t uses = 0) : bells(ranks), called(uses) {
@@ -59,7 +62,10 @@ std::vector<Tensor> sum_on(LanesOfThreads& all, size_t rank, uint64_t uses, uint
   std::vector<Tensor> sums(uses);
   std::vector<bool> decided(uses);
   const auto note = [&](LaneOutcome& outcome) {
-    for (auto& d : outcome.decided) sums[d.use] = d.sum, decided[d.use] = true;
+    for (auto& d : outcome.decided) {
+      if (d.result.defined()) sums[d.use] = d.result.reshape({d.result.numel() / 3, 3});
+      decided[d.use] = true;
+    }
     outcome.decided.clear();
     all.tell(outcome);
     outcome.tell.clear();
@@ -82,7 +88,7 @@ std::vector<Tensor> sum_on(LanesOfThreads& all, size_t rank, uint64_t uses, uint
     if (random.below(16) && lane.has_room()) {
       Tensor x = summand(use, rank, use % 2 ? DType::float32 : DType::bfloat16);
       uint64_t taken = 0;
-      const LaneWay way = lane.reduce(x, ReduceOp::sum, spin, taken, outcome);
+      const LaneWay way = lane.call(sum_of(x), spin, taken, outcome);
       if (taken != use) return {};
       decided[use] = way != LaneWay::open;
       if (way == LaneWay::memory) sums[use] = x;
@@ -163,14 +169,14 @@ TEST_CASE("what a rank has closed goes by messages on the others, but for what i
   LaneOutcome ours, theirs;
   Tensor x = ones({3}), y = ones({3});
   uint64_t use = 0;
-  CHECK(all.lanes[0]->reduce(x, ReduceOp::mean, Duration(0), use, ours) == LaneWay::open);
+  CHECK(all.lanes[0]->call(mean_of(x), Duration(0), use, ours) == LaneWay::open);
   all.lanes[0]->close();
   CHECK_FALSE(all.lanes[0]->is_ready());
-  CHECK(all.lanes[1]->reduce(y, ReduceOp::mean, Duration(0), use, theirs) == LaneWay::memory);
+  CHECK(all.lanes[1]->call(mean_of(y), Duration(0), use, theirs) == LaneWay::memory);
   CHECK(y.equal(ones({3})));
-  CHECK(all.lanes[1]->reduce(y, ReduceOp::mean, Duration(0), use, theirs) == LaneWay::messages);
+  CHECK(all.lanes[1]->call(mean_of(y), Duration(0), use, theirs) == LaneWay::messages);
   all.lanes[0]->wake(ours);
   REQUIRE(ours.decided.size() == 1);
-  CHECK(ours.decided[0].sum.equal(ones({3})));
+  CHECK(ours.decided[0].result.equal(ones({3})));
   CHECK(all.lanes[0]->is_idle());
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "actors/worker/reports.h"
+#include "collective/lanes.h"
 #include "collective/nccl/launcher.h"
 #include "collective/nccl/why_not.h"
 #include "collective/schedule/choice.h"
@@ -162,13 +163,17 @@ TEST_CASE("the ways of operations of groups are those that are chosen", "[ways]"
     for (int i = 0; i < kCollectiveCount; ++i) {
       const auto c = static_cast<Collective>(i);
       if (c == Collective::barrier) continue;
-      for (const size_t bytes : {size_t{0}, kWholeBytes, kWholeBytes + 1, kWholeBytesOfTwo,
-                                 kWholeBytesOfTwo + 1, size_t{3} * kLentBytes - 1, size_t{3} * kLentBytes,
-                                 kHalvingBytes, kHalvingBytes + 1, size_t{25} << 20, size_t{1} << 30}) {
+      for (const size_t bytes :
+           {size_t{0}, LaneBlock::kMost, LaneBlock::kMost + 1, kWholeBytes, kWholeBytes + 1, kWholeBytesOfTwo,
+            kWholeBytesOfTwo + 1, size_t{3} * kLentBytes - 1, size_t{3} * kLentBytes, kHalvingBytes,
+            kHalvingBytes + 1, size_t{25} << 20, size_t{1} << 30}) {
         INFO(name(c) << " of " << bytes << " bytes");
-        const Choice chosen = choose({c, static_cast<size_t>(workers), bytes});
+        const auto ranks = static_cast<size_t>(workers);
+        const Choice chosen = choose({c, ranks, bytes});
+        const std::string without =
+            goes_by_memory(c, ranks, bytes, 1) ? ", without messages once memory is shared" : "";
         CHECK(listed(std::string(name(c)), bytes) ==
-              std::string(name(chosen.way)) + (chosen.lends ? ", in shared memory" : ""));
+              std::string(name(chosen.way)) + (chosen.lends ? ", in shared memory" : without));
       }
     }
   }

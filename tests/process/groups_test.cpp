@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tests/process/launcher.h"
+#include "tests/support/sanitized.h"
 
 using namespace troupe::testing;
 
@@ -40,6 +41,43 @@ TEST_CASE("processes sum tensors, and one that is killed is named, and the other
   CHECK(job->lines("disconnected names w3").size() == 3);
   CHECK(job->lines("of the others 6").size() == 3);
   CHECK(job->lines("left 0").size() == 3);
+}
+
+TEST_CASE("processes do small operations of every kind by memory, with the errors and the order of messages",
+          "[process]") {
+  const std::string processes = GENERATE("2", "4");
+  Launcher job({"-n", processes, program("groups_small")});
+  CHECK(job.exit_code() == 0);
+  INFO(job.output << job.errors);
+  CHECK(job.lines("wrong").empty());
+  CHECK(job.lines("by memory: ").size() == 6);
+  CHECK(job.lines("it gave way").size() == 1);
+  CHECK(job.lines("left 0").size() == std::stoul(processes));
+}
+
+TEST_CASE("processes that the system gives no memory to share do the same by messages", "[process]") {
+  // No memory file of any size, none as large as an arena, and no addresses for one.
+  const std::string limit = GENERATE("ulimit -f 0", "ulimit -f 100000", "ulimit -v 3000000");
+  if (kSanitized && limit.find("-v") != std::string::npos) return;  // its own memory takes more addresses
+  Process job({"/bin/sh", "-c", limit + "; exec " + kTroupeCommand + " run -n 2 " + program("groups_small")});
+  CHECK(job.exit_code() == 0);
+  INFO(limit << ": " << job.output << job.errors);
+  CHECK(job.lines("wrong").empty());
+  CHECK(job.lines("by memory: ").empty());
+  CHECK(job.lines("left 0").size() == 2);
+}
+
+TEST_CASE("memory that processes share is no part of /dev/shm, which may be full", "[process]") {
+  const std::string full = "mount -t tmpfs -o size=4k none /dev/shm && cat /dev/zero > /dev/shm/full; ";
+  Process job({"/bin/sh", "-c",
+               "unshare -m true 2>/dev/null || { echo no namespaces; exit; }; exec unshare -m /bin/sh -c '" +
+                   full + "exec " + kTroupeCommand + " run -n 2 " + program("groups_small") + "'"});
+  CHECK(job.exit_code() == 0);
+  INFO(job.output << job.errors);
+  if (!job.lines("no namespaces").empty()) return;  // they are made by root
+  CHECK(job.lines("wrong").empty());
+  CHECK(job.lines("by memory: ").size() == 6);
+  CHECK(job.lines("left 0").size() == 2);
 }
 
 TEST_CASE("a process that is killed within a large sum leaves the others nothing of it, and they go on",

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "collective/device_request.h"
+#include "collective/lanes.h"
 #include "collective/nccl/why_not.h"
 #include "collective/schedule/choice.h"
 #include "core/base/text_table.h"
@@ -59,31 +60,34 @@ std::vector<TensorWay> ways_of_tensors(actors::Worker& worker, const std::vector
 
 // ---- groups
 
-std::string way_called(const collective::Choice& c) {
-  return std::string(name(c.way)) + (c.lends ? ", in shared memory" : "");
+std::string way_called(const collective::Setting& s) {
+  const collective::Choice c = choose(s);
+  const bool by_memory = collective::goes_by_memory(s.collective, s.ranks, s.bytes, s.on.hosts);
+  return std::string(name(c.way)) + (c.lends     ? ", in shared memory"
+                                     : by_memory ? ", without messages once memory is shared"
+                                                 : "");
 }
 
 // Where the choice changes, found by halving between sizes that differ.
 void add_ways(collective::Collective c, size_t ranks, const collective::HostCounts& on,
               std::vector<GroupWay>& out) {
   const auto setting = [&](size_t bytes) { return collective::Setting{c, ranks, bytes, on}; };
-  const auto chosen = [&](size_t bytes) { return collective::choose(setting(bytes)); };
+  const auto chosen = [&](size_t bytes) { return way_called(setting(bytes)); };
   size_t from = 0;
   const auto add = [&](size_t example) {  // of those sizes
-    out.push_back({std::string(name(c)), "cpu", way_called(chosen(example)), static_cast<int64_t>(from),
+    out.push_back({std::string(name(c)), "cpu", chosen(example), static_cast<int64_t>(from),
                    why_chosen(setting(example))});
   };
-  for (size_t next = 1; next <= kLargest; next *= 2) {
-    const std::string now = way_called(chosen(from));
-    if (way_called(chosen(next)) == now) continue;
-    size_t low = next / 2, high = next;
-    while (high - low > 1) {
-      const size_t middle = low + (high - low) / 2;
-      (way_called(chosen(middle)) == now ? low : high) = middle;
+  for (size_t next = 1; next <= kLargest; next *= 2)
+    for (std::string now; chosen(next) != (now = chosen(from));) {
+      size_t low = std::max(next / 2, from), high = next;
+      while (high - low > 1) {
+        const size_t middle = low + (high - low) / 2;
+        (chosen(middle) == now ? low : high) = middle;
+      }
+      add(low);
+      from = high;
     }
-    add(low);
-    from = high;
-  }
   add(from ? from : size_t{1} << 20);
 }
 
