@@ -151,10 +151,14 @@ Task<Tensors> aggregate(Group group, Tensors mine, AggregationRule rule, std::st
     co_return out;
   } catch (...) {
     const Error why = current_error();
-    give_up_bucket(*all,
-                   Error(why.kind(), fmt::format("{} it has failed on rank {} ({}): {}", kOfAggregation,
-                                                 group.rank(), group.label(group.rank()), why.message())));
-    throw;
+    const std::string of_rank = fmt::format("{} it has failed on rank ", kOfAggregation);
+    if (why.message().starts_with(of_rank)) throw;  // who failed has told all
+    const Error told(
+        why.kind(),
+        fmt::format("{}{} ({}): {}", of_rank, group.rank(), group.label(group.rank()), why.message()), {},
+        why.worker());
+    give_up_bucket(*all, told);
+    throw told;
   }
 }
 

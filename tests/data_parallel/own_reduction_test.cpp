@@ -16,6 +16,7 @@
 using namespace troupe;
 using namespace troupe::parallel;
 using Catch::Contains;
+using Catch::EndsWith;
 using testing::difference;
 using testing::error_of;
 using testing::nothing_left;
@@ -441,7 +442,7 @@ TEST_CASE("rank by rank a rule is of members that have as many rows, and of tens
   }
   for (const auto& r : ruled("median", "fails")) {
     REQUIRE_FALSE(r.ok());
-    CHECK_THAT(r.error().message(), Contains("[rule] no idea"));
+    CHECK_THAT(r.error().message(), Contains("it has failed on rank 1 (") && EndsWith("): [rule] no idea"));
   }
   for (const auto& r : ruled("clipped_mean(1)", "two"))
     CHECK(r.value()[0].to_vector<double>()[1] == Approx(2. / 3));
