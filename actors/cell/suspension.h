@@ -25,7 +25,8 @@ class Suspension : public std::enable_shared_from_this<Suspension> {
   void cancel(const Error& why);
   /// Throws the error of cancel(). For the coroutine, after it went on.
   void check() const;
-  /// The call being handled on this thread was cancelled: do not go on, even if there is nothing to wait for.
+  /// Do not go on, even if there is nothing to wait for: the call being handled on this thread was cancelled,
+  /// or its actor gives way (ActorCell::give_way).
   static bool stops_here();
 
  private:
