@@ -94,6 +94,28 @@ struct World {
 
 }  // namespace
 
+TEST_CASE("rows may be divided by shares, and the gradients are of the mean over all") {
+  World world(3);
+  const Tensor x = wave({8, 3}, 2), y = wave({8, 2}, 1);
+  const std::vector<int64_t> shares{4, 2, 1};
+  const Split parts = split(x, shares);
+  CHECK(parts.rows(0, 3) == 5);
+  CHECK(parts.rows(1, 3) == 2);
+  CHECK(parts.rows(2, 3) == 1);
+  const Tensor want = mse_loss(world.whole(x), y);
+  autograd::backward(want);
+  {
+    autograd::Context step(*world.cluster);
+    const Tensor loss = world.net->mean<&Net::loss>(split(x, shares), split(y, shares)).get();
+    CHECK(loss.item() == Approx(want.item()).epsilon(1e-12));
+    step.backward(loss);
+    world.check_gradients();
+  }
+  CHECK_THROWS_WITH(split(x, {100, 1, 1}), Catch::Contains("replica 1 would have none"));
+  CHECK_THROWS_WITH(split(x, {1, 0}), Catch::Contains("a share of 0"));
+  world.at_rest();
+}
+
 TEST_CASE("replicas train as one process on the whole batch, with the same clipped steps") {
   const size_t n = GENERATE(1, 2, 4);
   World world(n);
@@ -212,9 +234,7 @@ TEST_CASE("a replica that fails fails the pass, and the next one is as if there 
   }
   world.at_rest();
   CHECK_THAT(error_of([&] { (void)net(wave({0, 3}, 1)); }).what(), Contains("the batch has no rows"));
-  CHECK_THAT(error_of([&] {
-               (void)net.mean<&Net::loss>(split(x), split(wave({5, 2}, 1)));
-             }).what(),
+  CHECK_THAT(error_of([&] { (void)net.mean<&Net::loss>(split(x), split(wave({5, 2}, 1))); }).what(),
              Contains("replica 2 has 2 rows of one argument and 1 of another"));
   CHECK_THAT(error_of([&] { net.mean<&Net::forward>(split(x)).get(); }).what(),
              Contains("forward gave float64 [2, 2]: expected a tensor of one element"));

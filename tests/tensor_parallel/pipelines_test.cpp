@@ -254,6 +254,31 @@ TEST_CASE("pipelines give outputs of all replicas in the order of the rows") {
   CHECK(ops::allclose(ops::cat(parts, 0), whole));
 }
 
+TEST_CASE("replicas get rows in proportion, and learn from the mean over all rows") {
+  std::vector<double> losses[2];
+  for (const bool in_proportion : {false, true}) {
+    World world({{"dp", 2}, {"pp", 2}, {"tp", 1}}, 4);
+    manual_seed(3);
+    parallel::PipelineOptions options{.micro_batches = 2};
+    if (in_proportion) options.rows = {2, 1};
+    parallel::Pipelines train(world.cluster->here(), world.model, World::method(), options);
+    optim::Distributed<optim::Adam> optimizer(world.model, {.lr = 0.05});
+    for (int k = 0; k < 4; ++k) {
+      autograd::Context context(*world.cluster);
+      losses[in_proportion].push_back(train.step(Value(world.x), Value(world.y)).loss);
+      optimizer.step(context);
+    }
+    if (!in_proportion) continue;
+    const std::vector<Value> outputs = train.forward(Value(world.x));
+    REQUIRE(outputs.size() == 4);
+    CHECK(outputs[0].get_if<Tensor>()->size(0) == 2);  // of 4 rows
+    CHECK(outputs[2].get_if<Tensor>()->size(0) == 1);  // of 2
+    autograd::Context context(*world.cluster);
+    refused([&] { train.step(Value(world.x.slice(0, 0, 1)), Value(world.y.slice(0, 0, 1))); }, "1 rows");
+  }
+  for (size_t k = 0; k < 4; ++k) CHECK(losses[1][k] == Approx(losses[0][k]).epsilon(1e-4));
+}
+
 TEST_CASE("what pipelines over a mesh cannot do is refused before anything is sent") {
   World world({{"dp", 2}, {"pp", 1}, {"tp", 2}}, 4);
   const Here here = world.cluster->here();
@@ -261,6 +286,8 @@ TEST_CASE("what pipelines over a mesh cannot do is refused before anything is se
     parallel::Pipelines(here, world.model, World::method(), std::move(options));
   };
   refused([&] { make({.schedule = "auto"}); }, "same schedule");
+  refused([&] { make({.rows = {1, 2, 3}}); }, "\"rows\" has 3 numbers for 2 replicas");
+  refused([&] { make({.rows = {1, 0}}); }, "\"rows\" has a 0");
   refused([&] { make({.checkpoint = parallel::Checkpoint::always}); }, "Checkpoint::never");
   refused([&] { make({.replicas = {Group()}}); }, "follow from the mesh");
   refused([&] { parallel::Pipelines(here, world.model, World::method(), {}, {.stages = "stages"}); },
