@@ -10,7 +10,7 @@ so many bytes sends 2 (hosts - 1) / hosts of them from each host, within 5 %.
 `--beside`: sums, training steps and tensors of 64 MiB (bench_links), beside those of Gloo in the PyTorch of that interpreter (torch_hosts.py), in turns; the
 tensors beside raw sockets, too (raw_socket.py). Ratios are speed, ours over the peer's.
 """
-import argparse, json, pathlib, subprocess, sys
+import argparse, json, pathlib, signal, subprocess, sys
 
 from namespaces import Hosts, Missing
 
@@ -101,6 +101,7 @@ def stop(why):
 if __name__ == "__main__":
     if given.beside and subprocess.run([given.beside, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode:
         stop(f"{given.beside} has no PyTorch: give --beside an interpreter that imports torch")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the hosts go all the same
     try:
         with Hosts(given.hosts, given.rate) as its_hosts:
             (beside if given.beside else sums)(its_hosts)
