@@ -111,8 +111,8 @@ TEST_CASE("rows may be divided by shares, and the gradients are of the mean over
     step.backward(loss);
     world.check_gradients();
   }
-  CHECK_THROWS_WITH(split(x, {100, 1, 1}), Catch::Contains("replica 1 would have none"));
-  CHECK_THROWS_WITH(split(x, {1, 0}), Catch::Contains("a share of 0"));
+  CHECK_THROWS_WITH(split(x, std::vector<int64_t>{100, 1, 1}), Catch::Contains("replica 1 would have none"));
+  CHECK_THROWS_WITH(split(x, std::vector<int64_t>{1, 0}), Catch::Contains("a share of 0"));
   world.at_rest();
 }
 

@@ -179,7 +179,7 @@ TEST_CASE("a layout that does not fit is refused before anything is sent") {
   CHECK_THAT(said(R"({"mesh": "pp=4", "chunks": 3})"), Catch::Contains("cannot be 3 \"chunks\""));
   CHECK(said(R"({"mesh": "dp=4", "cuts": [1]})") ==
         "[layout] here: nothing in this program reads \"cuts\"; it reads: \"checkpoint\", \"chunks\", "
-        "\"gather\", \"mesh\", \"micro_batches\", \"reduce\", \"schedule\", \"shard\", \"slices\", "
+        "\"gather\", \"mesh\", \"micro_batches\", \"reduce\", \"rows\", \"schedule\", \"shard\", \"slices\", "
         "\"workers\"");
   CHECK_THAT(said(R"({"mesh": "dp=4", "policies": {"words": "bsp"}})"),
              Catch::Contains("nothing in this program reads \"policies\""));
