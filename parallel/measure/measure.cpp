@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "actors/worker/worker.h"
+#include "collective/mesh.h"
 #include "core/async/future_combinators.h"
 #include "core/base/error.h"
 #include "parallel/measure/measurer.h"

@@ -5,6 +5,7 @@
 
 #include "autograd/split_pass.h"
 #include "core/base/clock.h"
+#include "core/memory/backend.h"
 #include "core/memory/cpu_allocator.h"
 #include "core/tensor/creation.h"
 
@@ -21,7 +22,7 @@ class Stopwatch {
  public:
   explicit Stopwatch(Device device) : device_(device) { (void)lap(); }
   double lap() {
-    if (!device_.is_cpu()) backend_of(device_).synchronize(device_);
+    backend_of(device_).synchronize(device_);
     const TimePoint now = Clock::system().now();
     const double took = std::chrono::duration<double>(now - last_).count();
     last_ = now;
@@ -60,13 +61,11 @@ TimedLayer time_layer(nn::Layer& layer, const Tensor& x) {
 }
 
 TimedLayer time_layer(nn::Layer& layer, const Tensor& x, int64_t repeats) {
-  double working = 0;
-  if (x.device().is_cpu()) {
-    (void)take_cpu_peak();
-    const auto before = static_cast<double>(take_cpu_peak());  // what is in use
-    const double own = time_layer(layer, x).saved;
-    working = std::max(0.0, static_cast<double>(take_cpu_peak()) - before - own);
-  }
+  // What devices need besides, the host does not see.
+  (void)take_cpu_peak();
+  const auto before = static_cast<double>(take_cpu_peak());  // what is in use
+  const double own = time_layer(layer, x).saved;
+  const double working = std::max(0.0, static_cast<double>(take_cpu_peak()) - before - own);
   double saved = time_layer(layer, x).saved;
   std::vector<TimedLayer> runs;
   for (int64_t k = 0; k < repeats; ++k) {

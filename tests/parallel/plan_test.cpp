@@ -190,7 +190,7 @@ TEST_CASE("workers of another speed get rows and layers in proportion") {
   CHECK(of_replicas.layout_json().find("\"rows\": [\n  16,\n  16,\n  8\n ]") != std::string::npos);
 }
 
-TEST_CASE("memory leaves layouts out; where nothing fits the nearest is named, and what is short") {
+TEST_CASE("memory leaves layouts out, and where nothing fits the nearest is named") {
   ModelProfile p = uniform(8, 4);
   const double all = 32 * kMiB;
   const LayoutPlan tight = plan(p, {.memory = 2.6 * all});

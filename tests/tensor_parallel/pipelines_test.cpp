@@ -257,8 +257,8 @@ TEST_CASE("pipelines give outputs of all replicas in the order of the rows") {
 TEST_CASE("replicas get rows in proportion, and learn from the mean over all rows") {
   std::vector<double> losses[2];
   for (const bool in_proportion : {false, true}) {
-    World world({{"dp", 2}, {"pp", 2}, {"tp", 1}}, 4);
     manual_seed(3);
+    World world({{"dp", 2}, {"pp", 2}, {"tp", 1}}, 4);
     parallel::PipelineOptions options{.micro_batches = 2};
     if (in_proportion) options.rows = {2, 1};
     parallel::Pipelines train(world.cluster->here(), world.model, World::method(), options);
