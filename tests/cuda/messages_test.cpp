@@ -45,7 +45,7 @@ struct Link {
   }
   void push(net::Message message) {
     auto head = net::message_head(message, {});
-    queue.push(std::move(head), std::move(message));
+    queue.push(std::move(head), false, std::move(message));
   }
   // What has arrived by now.
   void read() {

@@ -121,7 +121,7 @@ TEST_CASE("messages come through where few bytes may be unacknowledged", "[again
   SocketLimits limits = patient();
   limits.unacknowledged_bytes = 1;
   Linked two(limits);
-  come_through(two, 400, 6);
+  come_through(two, 60, 6);
 }
 
 TEST_CASE("who says goodbye while a connection is broken, or has forgotten it, is lost at once", "[again]") {
