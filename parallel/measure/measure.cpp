@@ -94,7 +94,7 @@ ModelProfile measure(const Here& here, const Value& model, const Tensor& sample,
   out.cores = places[0].cores;
   for (size_t w = 0; w < places.size(); ++w) {
     out.cores = std::min(out.cores, places[w].cores);
-    out.workers[w].memory = places[w].memory;
+    out.workers[w].memory = places[w].memory, out.workers[w].tensors = places[w].tensors;
   }
   measure_links(measurers, places, out.workers, out, options);
   if (measurers.size() > 1) {

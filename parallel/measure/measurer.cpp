@@ -114,7 +114,7 @@ MeasuredPlace Measurer::place() {
   for (const auto& m : worker.members().all())
     if (m.id == worker.id()) host = m.host;
   return {fmt::format("{} {}", host, process_facts().pid), usable_cores(),
-          static_cast<double>(process_facts().memory)};
+          static_cast<double>(process_facts().memory), static_cast<double>(allocator_stats().in_use)};
 }
 
 std::vector<LayerCost> Measurer::layers(Value model, Tensor sample, int64_t repeats) {

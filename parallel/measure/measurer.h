@@ -16,7 +16,7 @@ namespace troupe::internal::parallel {
 struct MeasuredPlace {
   std::string process;  ///< equal for workers of one process of a host
   int64_t cores = 1;
-  double memory = 0;  ///< bytes of the process
+  double memory = 0, tensors = 0;  ///< bytes of the process; of its tensors
 };
 
 class Measurer final : public Actor {

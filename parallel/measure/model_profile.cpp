@@ -34,7 +34,7 @@ void fields(LayerCost& l, const F& f) {
 }
 template <class F>
 void fields(WorkerCost& w, const F& f) {
-  f("name", w.name), f("host", w.host), f("speed", w.speed), f("memory", w.memory);
+  f("name", w.name), f("host", w.host), f("speed", w.speed), f("memory", w.memory), f("tensors", w.tensors);
 }
 template <class F>
 void fields(LinkCost& l, const F& f) {
@@ -229,7 +229,8 @@ ModelProfile merge(const std::vector<ModelProfile>& profiles) {
       if (known == all.workers.end())
         all.workers.push_back(w);
       else
-        known->speed = (known->speed + w.speed) / 2, known->memory = std::max(known->memory, w.memory);
+        known->speed = (known->speed + w.speed) / 2, known->memory = std::max(known->memory, w.memory),
+        known->tensors = std::max(known->tensors, w.tensors);
     }
     least(all.process, one.process), least(all.host, one.host), least(all.hosts, one.hosts);
     if (all.sums == Links() || all.sums.far_rate <= 0) all.sums = one.sums == Links() ? all.sums : one.sums;

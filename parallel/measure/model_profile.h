@@ -34,8 +34,9 @@ struct LayerCost {
 
 struct WorkerCost {
   std::string name, host;
-  double speed = 1;   ///< of layers, where the mean of all workers is 1
-  double memory = 0;  ///< bytes that it had before the model came
+  double speed = 1;    ///< of layers, where the mean of all workers is 1
+  double memory = 0;   ///< bytes that it had before the model came
+  double tensors = 0;  ///< those of them that tensors had: a driver's data
   bool operator==(const WorkerCost&) const = default;
 };
 

@@ -77,7 +77,7 @@ PlanCheck check_plan(const Here& here, const ModelProfile& profile, const Planne
   }
   std::ranges::sort(took);
   PlanCheck check{.layout = layout.str(), .predicted_step = cost.step, .measured_step = took[kTimed / 2]};
-  check.predicted_memory = cost.memory - cost.before;
+  check.predicted_memory = cost.memory - cost.before + profile.workers[cost.worker].tensors;
   check.busiest = workers.name(cost.worker);
   check.measured_memory = most_tensors().at(cost.worker);
   return check;

@@ -56,7 +56,7 @@ LayoutCost cost(const ModelProfile& p, const PlannedLayout& l) {
 
 TEST_CASE("a profile goes to a file and comes back, and what is wrong in one is named") {
   ModelProfile p = with_heads(uniform(2, 3), 4);
-  p.workers[1].speed = 0.5, p.workers[2].memory = 1e9;
+  p.workers[1].speed = 0.5, p.workers[2].memory = 1e9, p.workers[2].tensors = 1e6;
   CHECK(parse_profile(p.json(), "p.json") == p);
   const auto changed = [&](const std::string& from, const std::string& to) {
     std::string text = p.json();
