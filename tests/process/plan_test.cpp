@@ -35,7 +35,7 @@ TEST_CASE("a program is measured, planned and checked", "[process]") {
   CHECK_THAT(checked.output,
              Contains("a step: predicted ") && Contains("tensors of w") && Contains(", measured "));
   auto steps = train;
-  steps.insert(steps.end(), {"--steps", "3"});
+  steps.insert(steps.end(), {"--steps", "3", "--chart", at + "/loss.svg"});
   Launcher trained(steps);
   CHECK(trained.exit_code() == 0);
 
