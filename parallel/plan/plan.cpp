@@ -58,6 +58,14 @@ class Search {
 
  private:
   void note_limits() {
+    bool several_hosts = false;
+    for (size_t w = 1; w < workers_.size(); ++w)
+      several_hosts = several_hosts || workers_.host(w) != workers_.host(0);
+    if (several_hosts && (profile_.hosts.rate <= 0 || profile_.sums.far_rate <= 0))
+      plan_.notes.emplace_back(
+          "links between hosts were not measured, and those within a host stand for them: measure on two "
+          "hosts, "
+          "and give both profiles");
     if (!profile_.cuts_layers)
       plan_.notes.emplace_back(
           "the model has no layers that ranks divide (transformer_encoder_layer, multihead_attention): it is "

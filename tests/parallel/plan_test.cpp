@@ -211,6 +211,17 @@ TEST_CASE("a model without layers that are cut is planned over replicas and stag
   CHECK(plan(uniform(4, 8)).str().find("stages alone: pp 8: the model has 4 layers") != std::string::npos);
 }
 
+TEST_CASE("a plan over hosts says where their links were not measured") {
+  const auto says = [](const ModelProfile& p) {
+    return plan(p).str().find("links between hosts were not measured") != std::string::npos;
+  };
+  ModelProfile p = uniform(4, 4, 2);
+  CHECK(!says(p));
+  p.hosts = {};
+  CHECK(says(p));
+  CHECK(!says(uniform(4, 4)));
+}
+
 TEST_CASE("64 workers are at most 10,000 candidates") {
   const ModelProfile p = with_heads(uniform(64, 64, 8), 64);
   const LayoutPlan found = plan(p, {.batch = 512, .parts = true});
