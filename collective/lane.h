@@ -45,8 +45,8 @@ struct LaneBlock {
   alignas(64) Slot slots[kLaneSlots];
 };
 
-/// What a rank calls: an all_reduce, a reduce, a broadcast, an all_gather of as many rows of each rank, or a
-/// barrier.
+/// A rank calls one of these: an all_reduce, a reduce, a broadcast, an all_gather of as many rows of each
+/// rank, or a barrier.
 struct SmallCall {
   Collective what = Collective::all_reduce;
   ReduceOp op = ReduceOp::sum;

@@ -24,7 +24,7 @@ Tensor new_block() {
 
 bool in_group(const LaneKey& key, uint64_t group) { return key.group == group; }
 
-// What is refused is so as by messages, and counts.
+// Messages refuse what has no place in a slot, and count it.
 bool may_be_in_slot(const SmallCall& call, size_t ranks) {
   size_t bytes = 0;
   for (const Tensor& x : call.xs) {

@@ -127,10 +127,12 @@ Value layers_of(const Sizes& s) {
   return layers;
 }
 
-// Stages have as many blocks each; in layers_of() they are behind the first.
+// Stages have as many blocks each, as parallel::StageLayers divides them; in layers_of() they are behind the
+// first.
 std::vector<size_t> even_cuts(size_t stages) {
   std::vector<size_t> cuts;
-  for (size_t s = 1; s < stages; ++s) cuts.push_back(1 + (s * kBlocks + stages - 1) / stages);
+  for (size_t s = 1; s < stages; ++s)
+    cuts.push_back(1 + s * (kBlocks / stages) + std::min<size_t>(s, kBlocks % stages));
   return cuts;
 }
 
@@ -174,10 +176,12 @@ int main(int argc, char** argv) {
     Generator random(seed);
     Sizes sizes{
         .words = vocabulary.size(), .width = width, .experts = experts, .balance = balance, .way = way};
+    if (experts && !(plans.measure + plans.check).empty())
+      throw_invalid("[sharded] --measure and --check are about models without experts: leave out --experts");
     if (!plans.measure.empty())
       return measure(cluster.here(), sizes, datasets::random_windows(ids, kContext, batch, random).x,
                      plans.measure);
-    const std::vector<size_t> cuts = layout.cuts(mesh.size("pp"), even_cuts(mesh.size("pp")));
+    const std::vector<size_t> cuts = layout.cuts(mesh.size("pp"));
     for (const size_t cut : cuts) sizes.cuts.push_back(std::min<size_t>(cut - 1, kBlocks));
     parallel::PipelineOptions options{.shard = parallel::shard_named(shard)};
     if (!plans.layout.empty()) options = layout.pipelines(mesh, options);
@@ -193,8 +197,9 @@ int main(int argc, char** argv) {
         (void)pipelines.step(Value(x), Value(y));
         optimizer.step(gradients);
       };
-      const auto checked = parallel::check_plan(cluster.here(), parallel::read_profile(plans.check),
-                                                parallel::planned(mesh, options, cuts, batch), step);
+      const auto checked = parallel::check_plan(
+          cluster.here(), parallel::read_profile(plans.check),
+          parallel::planned(mesh, options, cuts.empty() ? even_cuts(mesh.size("pp")) : cuts, batch), step);
       std::printf("%s", checked.str().c_str());
       return;
     }

@@ -5,10 +5,10 @@
 //   connector -> listener   who it is (300), HMAC(secret, "connector", version, both nonces, jobs, who it is)
 //   listener -> connector   who it is (300), HMAC(secret, "welcome", version, both nonces, jobs, both peers)
 //
-// Who it is: number, length of the name, name (255), and what it says of the link (net/protocol/link.h).
-// The secret is that of the connector's standing, member or guest, and job (net/protocol/standing.h); a
-// member derives both from the token, and who listens is a member. A peer's number has to be one of its
-// standing.
+// A peer says who it is by its number, length of the name, name (255), and what it says of the link
+// (net/protocol/link.h). The secret is that of the connector's standing, member or guest, and job
+// (net/protocol/standing.h); a member derives both from the token, and who listens is a member. A peer's
+// number has to be one of its standing.
 //
 // A pure state machine: bytes in, bytes out; time and randomness are inputs. All fields have fixed sizes, so
 // an unauthenticated peer can make this side hold less than a kilobyte. The token itself never travels. Each

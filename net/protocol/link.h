@@ -24,7 +24,7 @@ namespace troupe::internal::net {
 /// Names one link; from the random generator of who opened it. Zeros: a connection that is not made again.
 using LinkId = std::array<std::byte, 16>;
 
-/// What both ends of a handshake say of the link; its proofs cover it (net/protocol/handshake.h).
+/// Both ends of a handshake say this of the link; its proofs cover it (net/protocol/handshake.h).
 struct LinkWords {
   enum class Word : uint32_t {
     fresh = 0,    ///< a new link
@@ -50,8 +50,8 @@ LinkWords decode_link_words(const std::byte* bytes);
 /// Counts by how much `a` is ahead of `b`, where numbers begin again after the last.
 inline int32_t ahead(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b); }
 
-/// What was sent and not acknowledged, and what waits. `Frame` has `bool numbered`: those that have are
-/// numbered from 0, in order.
+/// Frames that were sent and not acknowledged, and those that wait. `Frame` has `bool numbered`: those that
+/// have are numbered from 0, in order.
 template <class Frame>
 class Window {
  public:
@@ -80,8 +80,8 @@ class Window {
     while (ahead(received, acknowledged_) > 0 && !sent_.empty()) take(sent_, over);
     return true;
   }
-  /// On another connection, whose other end expects `received`: what is left waits, in order. What has no
-  /// number was for the old connection and goes to `over`, too. False as above.
+  /// The link has another connection, whose other end expects `received`: frames that are left wait, in
+  /// order. One without a number was for the old connection and goes to `over`, too. False as above.
   bool again(uint32_t received, std::vector<Frame>& over) {
     if (!acknowledge(received, over)) return false;
     std::deque<Frame> all = std::move(sent_);
@@ -108,7 +108,7 @@ class Window {
   uint32_t next_ = 0, acknowledged_ = 0;
 };
 
-/// How one end of a link finds the other one again. Whoever owns it dials, tells how that went, and asks
+/// One end of a link finds the other one again by this. Whoever owns it dials, tells how that went, and asks
 /// next() after each event and at the time that it names.
 class Comeback {
  public:

@@ -33,8 +33,6 @@ std::vector<LayerCost> mean_of(const std::vector<std::vector<LayerCost>>& all, d
     for (size_t i = 0; i < layers.size(); ++i) {
       const LayerCost& from = layers[i];
       add(mean[i].forward, from.forward), add(mean[i].input, from.input), add(mean[i].weight, from.weight);
-      mean[i].saved = std::min(mean[i].saved, from.saved);  // another actor's bytes may have come between
-      mean[i].working = std::min(mean[i].working, from.working);
       mean[i].time_divided += from.time_divided / count;
       sum += from.forward.of(rows) + from.input.of(rows) + from.weight.of(rows);
     }
@@ -69,6 +67,9 @@ ModelProfile measure(const Here& here, const Value& model, const Tensor& sample,
                      const MeasureOptions& options) {
   if (options.repeats < 1)
     throw_invalid(fmt::format("[plan] {} repeats: expected at least 1", options.repeats));
+  if (!sample.defined() || sample.dim() < 1 || sample.size(0) < 2 || sample.device() != cpu)
+    throw_invalid("[plan] a sample has at least 2 rows, on the CPU; got " +
+                  (sample.defined() ? sample.summary() : std::string("undefined")));
   ModelProfile out;
   Measurers measurers;
   std::vector<Place> workers;
@@ -77,11 +78,18 @@ ModelProfile measure(const Here& here, const Value& model, const Tensor& sample,
     workers.emplace_back(m.name);
     measurers.push_back(here.spawn<Measurer>(m.name));
   }
+  const auto layers_on = [&](const RRef<Measurer>& m, int64_t repeats) {
+    return m.with_timeout(options.timeout).call<&Measurer::layers>(model, sample, repeats);
+  };
+  // Workers of one process would count each other's bytes.
+  const std::vector<LayerCost> alone = layers_on(measurers[0], 1).get();
   std::vector<Future<std::vector<LayerCost>>> timing;
-  for (const auto& m : measurers)
-    timing.push_back(m.with_timeout(options.timeout).call<&Measurer::layers>(model, sample, options.repeats));
+  for (const auto& m : measurers) timing.push_back(layers_on(m, options.repeats));
   out.batch = sample.size(0);
   out.layers = mean_of(all(timing).get(), static_cast<double>(out.batch), out.workers);
+  for (size_t i = 0; i < alone.size(); ++i)
+    out.layers[i].saved = alone[i].saved, out.layers[i].working = alone[i].working,
+    out.layers[i].saved_divided = alone[i].saved_divided;
   for (const LayerCost& l : out.layers) out.cuts_layers = out.cuts_layers || l.sums > 0;
   std::vector<Future<std::pair<double, double>>> stepping;
   for (const auto& m : measurers) stepping.push_back(m.call<&Measurer::optimizer>(options.repeats));

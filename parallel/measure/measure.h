@@ -12,18 +12,18 @@ struct MeasureOptions {
   Duration timeout = std::chrono::minutes(10);
 };
 
-/// Makes the model's layers on all workers but the caller's (on that one, if there is no other), and times
-/// there at once, so that what they share counts: each layer forward, and both parts of its backward pass, at
-/// the sample's rows and at a quarter of them; a step of Adam; messages and sums between workers. Nothing
-/// stays behind.
+/// Makes the model's layers on all workers and times them there at once, so that what they share counts: each
+/// layer forward, and both parts of its backward pass, at the sample's rows and at a quarter of them; a step
+/// of Adam; messages and sums between workers. The first worker alone tells how many bytes layers leave. All
+/// of it on CPUs; a loss is not measured. Nothing stays behind. Waits.
 ///
-///   const Value model = ValueList{nn::spec_of("linear", {784, 128}), "relu", nn::spec_of("linear", {128,
-///   10})}; parallel::write_profile(parallel::measure(cluster.here(), model, randn({32, 784})),
-///   "model.json");
+///   const auto model = ValueList{nn::spec_of("linear", {784, 128}), "relu"};
+///   const auto profile = parallel::measure(cluster.here(), model, randn({32, 784}));
+///   parallel::write_profile(profile, "model.json");
 ///
 /// `model`: a specification as nn::make() takes it; the layers of a sequential are measured one by one, all
-/// others as one. `sample`: rows of input, [rows, ...], at least 2. `invalid` for what nn::make() refuses,
-/// and for a sample that a layer does not take.
+/// others as one. `sample`: rows of input, [rows, ...], at least 2, on the CPU. `invalid` for another sample,
+/// for what nn::make() refuses, and where a layer does not take what the one before gives.
 ModelProfile measure(const Here& here, const Value& model, const Tensor& sample,
                      const MeasureOptions& options = {});
 

@@ -25,7 +25,8 @@ class Measurer final : public Actor {
   /// Bytes that tensors of its process have had at most since this was called last, on the CPU, but for
   /// small ones.
   double most_tensors();
-  /// The layers of a model, one after the other, on the sample and on a quarter of its rows.
+  /// The layers of a model, one after the other, on the sample, which has 2 rows at least, and on a quarter
+  /// of its rows.
   std::vector<troupe::parallel::LayerCost> layers(Value model, Tensor sample, int64_t repeats);
   /// Seconds and bytes of state of Adam, for one byte of parameters.
   std::pair<double, double> optimizer(int64_t repeats);

@@ -42,10 +42,8 @@ struct WorkerCost {
 
 /// A message of few bytes takes `latency` one way, in seconds; of many, their number / `rate` besides.
 struct LinkCost {
-  double latency = 0, rate = 0;
+  double latency = 0, rate = 0;  ///< 0 where such links were not measured
   bool operator==(const LinkCost&) const = default;
-  /// 0 where such links were not measured.
-  double of(double bytes) const { return rate > 0 ? latency + bytes / rate : 0; }
 };
 
 /// What measure() finds, and plan() starts from.

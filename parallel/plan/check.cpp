@@ -56,9 +56,11 @@ std::string PlanCheck::str() const {
 PlanCheck check_plan(const Here& here, const ModelProfile& profile, const PlannedLayout& layout,
                      const std::function<void()>& step) {
   const auto names = here.workers();
-  if (names.size() != profile.workers.size())
-    throw_invalid(fmt::format("[plan] the profile is of {} workers, and {} are here: measure on these",
-                              profile.workers.size(), names.size()));
+  if (!std::ranges::equal(names, profile.workers, {}, {}, &WorkerCost::name))
+    throw_invalid(
+        fmt::format("[plan] the profile is of {} workers, from {} on, and {} are here, from {} on: measure "
+                    "on these",
+                    profile.workers.size(), profile.workers.at(0).name, names.size(), names.at(0)));
   const PlannedWorkers workers(profile, 0, 0);
   const LayoutCost cost = cost_of(profile, workers, layout);
   std::vector<RRef<Measurer>> measurers;

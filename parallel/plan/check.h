@@ -26,7 +26,7 @@ PlannedLayout planned(const Mesh& mesh, const PipelineOptions& options, const st
                       int64_t rows);
 
 /// Runs `step` two times, and five times by the clock. `invalid` for a
-/// profile of other layers or workers than the layout's.
+/// profile of other workers, or of fewer layers than the cuts have.
 PlanCheck check_plan(const Here& here, const ModelProfile& profile, const PlannedLayout& layout,
                      const std::function<void()>& step);
 

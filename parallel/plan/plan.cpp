@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <map>
-#include <numeric>
 #include <optional>
 
 #include "core/base/error.h"
@@ -32,6 +30,7 @@ class Search {
         workers_(profile, options.workers, options.per_host),
         batch_(options.batch ? options.batch : profile.batch) {
     if (batch_ < 1) throw_invalid(fmt::format("[plan] a step of {} rows: expected at least 1", batch_));
+    if (options.shown < 1) throw_invalid("[plan] a table of 0 layouts: expected at least 1");
     if (!(options.memory >= 0))
       throw_invalid(fmt::format("[plan] a memory of {} bytes: expected 0, for any, or more", options.memory));
     for (const LayerCost& l : profile.layers) most_heads_ = std::max(most_heads_, l.sums ? l.heads : 1);

@@ -40,7 +40,7 @@ struct LayoutCost {
   size_t worker = 0;  ///< that has most memory
 };
 
-/// What the workers of a plan are: those of a profile, or more of the same.
+/// The workers of a plan are those of a profile, or more of the same.
 class PlannedWorkers {
  public:
   /// `count`: 0: those of the profile. `per_host`: of workers that the profile does not name; 0: as many as

@@ -2,9 +2,12 @@
 #include <catch2/catch.hpp>
 
 #include "core/base/readable_bytes.h"
+#include "core/tensor/creation.h"
 #include "parallel/layout/layout.h"
+#include "parallel/measure/measure.h"
 #include "parallel/plan/plan.h"
 #include "tests/support/error_of.h"
+#include "troupe/cluster/cluster.h"
 
 using namespace troupe;
 using namespace troupe::parallel;
@@ -208,6 +211,8 @@ TEST_CASE("a model without layers that are cut is planned over replicas and stag
   const LayoutPlan found = plan(uniform(4, 4));
   CHECK(found.str().find("it is planned over dp and pp alone") != std::string::npos);
   for (const PlanRow& row : found.best) CHECK(row.layout.tp == 1);
+  CHECK(testing::invalid_text([] { (void)plan(uniform(4, 4), {.shown = 0}); }) ==
+        "[plan] a table of 0 layouts: expected at least 1");
   CHECK(plan(uniform(4, 8)).str().find("stages alone: pp 8: the model has 4 layers") != std::string::npos);
 }
 
@@ -228,6 +233,36 @@ TEST_CASE("64 workers are at most 10,000 candidates") {
   CHECK(found.candidates <= 10000);
   CHECK(found.candidates > 500);
   CHECK(found.best.size() == 10);
+}
+
+TEST_CASE("layers are measured on the workers of a cluster") {
+  const auto cluster = Cluster::in_process(2);
+  const Value model = ValueList{nn::spec_of("linear", {int64_t{64}, int64_t{512}}), Value("relu"),
+                                nn::spec_of("linear", {int64_t{512}, int64_t{8}})};
+  const ModelProfile p = measure(cluster->here(), model, ones({32, 64}), {.repeats = 2});
+  REQUIRE(p.layers.size() == 3);
+  CHECK(p.layers[0].name == "linear");
+  CHECK(p.layers[0].parameters == 4 * (64 * 512 + 512));
+  CHECK(p.layers[0].output == 4 * 512);
+  CHECK(p.layers[1].parameters == 0);
+  CHECK(p.layers[0].saved == Approx(4 * 512).epsilon(0.3));  // blocks are somewhat larger
+  CHECK(p.workers.size() == 2);
+  CHECK((p.workers[0].speed > 0 && p.workers[1].speed > 0));
+  CHECK(p.process.rate > 0);
+  CHECK(p.hosts.rate == 0);
+  CHECK(p.sums.near_rate > 0);
+  CHECK(p.state == Approx(2));
+  CHECK(!p.cuts_layers);
+  CHECK(!plan(p).best.empty());
+  CHECK(parse_profile(p.json(), "here") == p);
+  const auto refused = [&](const Value& net, const Tensor& x) {
+    return testing::invalid_text([&] { (void)measure(cluster->here(), net, x); });
+  };
+  CHECK(refused(model, ones({1, 64})).find("at least 2 rows, on the CPU; got ") != std::string::npos);
+  CHECK(refused(model, Tensor()).find("got undefined") != std::string::npos);
+  CHECK(refused(ValueList(), ones({4, 4})).find("the model has no layers") != std::string::npos);
+  CHECK(refused(Value("linaer"), ones({4, 4})).find("linear") != std::string::npos);
+  CHECK(refused(model, ones({4, 65})).find("65") != std::string::npos);
 }
 
 TEST_CASE("numbers of bytes are read as people write them") {
