@@ -57,8 +57,8 @@ EXPECTED = {
                  ("pipeline_single_step_us", US, {"blocks": 6, "width": 128, "batch": 256, "context": 3}),
                  *(("pipeline_large_step_us", US, {"stages": 2, "chunks": 1, "micro_batches": m}) for m in (4, 8, 32))],
     "chain": [("chain_step_us", US, {"stages": 5, "bytes": n}) for n in (256, 1 << 16, 1 << 20, 1 << 24)],
-    "collectives": [*(("allreduce_us", US, {"kib": k, "ranks": n}) for n in (2, 4) for k in (4, 1024, 25600)),
-                    *((name, US, {"kib": k, "ranks": n}) for n in (2, 4) for name, k in SMALL)],
+    "collectives": [line for n in (2, 4) for line in (*(("allreduce_us", US, {"kib": k, "ranks": n}) for k in (4, 1024, 25600)),
+                                                      *((name, US, {"kib": k, "ranks": n}) for name, k in SMALL))],
     "ddp": [("data_parallel_single_step_us", US, {"batch": 512}), ("data_parallel_step_us", US, {"ranks": 2, "batch": 512})],
     "sharded": [(name, US, {"ranks": 2, "batch": 512}) for name in ("zero1_step_us", "zero3_step_us", "tensor_parallel_step_us")],
     "axes": [(name, US, {"ranks": ranks, "time": 512}) for name, ranks in
