@@ -42,6 +42,11 @@ std::vector<MeshDim> mesh_dims(std::string_view text, const std::vector<std::str
   return dims;
 }
 
+size_t size_along(const std::vector<MeshDim>& dims, std::string_view name) {
+  const auto at = std::ranges::find(dims, name, &MeshDim::name);
+  return at == dims.end() ? 1 : at->size;
+}
+
 size_t MeshPoints::size() const {
   size_t n = 1;
   for (const MeshDim& d : dims_) n *= d.size;

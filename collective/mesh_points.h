@@ -18,6 +18,9 @@ struct MeshDim {
 std::vector<MeshDim> mesh_dims(std::string_view text, const std::vector<std::string>& names,
                                size_t members = 1);
 
+/// 1 where there is none of that name.
+size_t size_along(const std::vector<MeshDim>& dims, std::string_view name);
+
 /// Points in rows and columns, the last dimension first.
 class MeshPoints {
  public:

@@ -199,7 +199,8 @@ int main(int argc, char** argv) {
       };
       const auto checked = parallel::check_plan(
           cluster.here(), parallel::read_profile(plans.check),
-          parallel::planned(mesh, options, cuts.empty() ? even_cuts(mesh.size("pp")) : cuts, batch), step);
+          parallel::planned(mesh.dims(), options, cuts.empty() ? even_cuts(mesh.size("pp")) : cuts, batch),
+          layers_of(sizes), datasets::random_windows(ids, kContext, batch, random).x, step);
       std::printf("%s", checked.str().c_str());
       return;
     }

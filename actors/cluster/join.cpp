@@ -288,6 +288,8 @@ Future<void> Joiner::leave(int code) {
   return done.future();
 }
 
+std::string machine_of(const std::string& host) { return host.substr(0, host.find('/')); }
+
 std::string host_identity() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;

@@ -92,5 +92,7 @@ void reach_driver(Worker& worker, const std::string& address, const std::string&
 
 /// Equal for processes that can reach each other's Unix sockets: machine and network namespace.
 std::string host_identity();
+/// The machine of such a host: others of it, as network namespaces are, share its processors.
+std::string machine_of(const std::string& host);
 
 }  // namespace troupe::internal::actors

@@ -248,12 +248,15 @@ std::vector<int64_t> Layout::rows(size_t replicas, std::vector<int64_t> otherwis
 }
 
 PipelineOptions Layout::pipelines(const Mesh& mesh, PipelineOptions otherwise) {
+  return pipelines(mesh.dims(), std::move(otherwise));
+}
+
+PipelineOptions Layout::pipelines(const std::vector<MeshDim>& dims, PipelineOptions otherwise) {
   read_schedule(otherwise);
-  const bool has_replicas = std::ranges::find(mesh.dims(), "dp", &MeshDim::name) != mesh.dims().end();
-  otherwise.rows = rows(has_replicas ? mesh.size("dp") : 1, otherwise.rows);
+  otherwise.rows = rows(size_along(dims, "dp"), otherwise.rows);
   read_sharding(otherwise.shard, otherwise.gather, otherwise.reduce);
-  checked("", [&] { return Pipelines::check(MeshPoints(mesh.dims()), otherwise); });
-  check_schedule(mesh.size("pp"), otherwise);
+  checked("", [&] { return Pipelines::check(MeshPoints(dims), otherwise); });
+  check_schedule(size_along(dims, "pp"), otherwise);
   return otherwise;
 }
 

@@ -48,8 +48,11 @@ class Layout {
   /// "mesh", which may also be text, "dp=2,pp=2", and "workers". `invalid` unless it fits them. `always`: of
   /// "ep" and "cp", those that the mesh has, of size 1, where the file does not name them.
   Mesh mesh(const Here& here, const std::set<std::string>& always = {});
+  /// The dimensions of that mesh, without its workers.
+  std::vector<MeshDim> dims(const std::set<std::string>& always = {});
   /// Of Pipelines on that mesh: all that is not of a single pipeline.
   PipelineOptions pipelines(const Mesh& mesh, PipelineOptions otherwise = {});
+  PipelineOptions pipelines(const std::vector<MeshDim>& dims, PipelineOptions otherwise = {});
   /// "rows", for split(x, rows) of so many replicas.
   std::vector<int64_t> rows(size_t replicas, std::vector<int64_t> otherwise = {});
   /// Of DataParallel: "shard", "gather", "reduce".
@@ -80,7 +83,6 @@ class Layout {
   std::string text(const std::string& key, std::string otherwise);
   std::vector<int> wholes(const std::string& key, std::vector<int> otherwise);
   std::vector<std::string> texts(const std::string& key, const Value& value) const;
-  std::vector<MeshDim> dims(const std::set<std::string>& always = {});
   void read_sharding(Shard& shard, Per& gather, Per& reduce);
   void read_schedule(PipelineOptions& options);
   void check_schedule(size_t stages, const PipelineOptions& options) const;

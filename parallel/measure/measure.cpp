@@ -18,31 +18,19 @@ using internal::parallel::MeasuredPlace;
 using internal::parallel::Measurer;
 using Measurers = std::vector<RRef<Measurer>>;
 
-// Layers of all workers as one: the mean of their times, and how fast each is beside it.
-std::vector<LayerCost> mean_of(const std::vector<std::vector<LayerCost>>& all, double rows,
-                               std::vector<WorkerCost>& workers) {
-  std::vector<LayerCost> mean = all[0];
-  const auto count = static_cast<double>(all.size());
-  const auto add = [&](RowTime& to, const RowTime& from) {
-    to.fixed += from.fixed / count, to.per_row += from.per_row / count;
-  };
-  std::vector<double> took;
-  for (LayerCost& l : mean) l.forward = l.input = l.weight = {}, l.time_divided = 0;
-  for (const auto& layers : all) {
-    double sum = 0;
-    for (size_t i = 0; i < layers.size(); ++i) {
-      const LayerCost& from = layers[i];
-      add(mean[i].forward, from.forward), add(mean[i].input, from.input), add(mean[i].weight, from.weight);
-      mean[i].time_divided += from.time_divided / count;
-      sum += from.forward.of(rows) + from.input.of(rows) + from.weight.of(rows);
-    }
-    took.push_back(sum);
-  }
-  double all_took = 0;
-  for (const double t : took) all_took += t / count;
-  for (size_t w = 0; w < workers.size(); ++w)
-    workers[w].speed = took[w] > 0 && all_took > 0 ? all_took / took[w] : 1;
-  return mean;
+// Layers as a worker of speed 1 would take them. The fastest worker says so: others may be held up now and
+// then, which the quickest of some runs does not show.
+std::vector<LayerCost> at_speed_one(const std::vector<std::vector<LayerCost>>& all,
+                                    std::vector<WorkerCost>& workers) {
+  double mean = 0;
+  for (const WorkerCost& w : workers) mean += w.pace / static_cast<double>(workers.size());
+  for (WorkerCost& w : workers) w.speed = w.pace > 0 ? mean / w.pace : 1;
+  const auto fastest = std::ranges::max_element(workers, {}, &WorkerCost::speed);
+  std::vector<LayerCost> layers = all[static_cast<size_t>(fastest - workers.begin())];
+  for (LayerCost& l : layers)
+    for (RowTime* t : {&l.forward, &l.input, &l.weight})
+      t->fixed *= fastest->speed, t->per_row *= fastest->speed;
+  return layers;
 }
 
 // The first pair of workers of each class.
@@ -82,14 +70,24 @@ ModelProfile measure(const Here& here, const Value& model, const Tensor& sample,
     return m.with_timeout(options.timeout).call<&Measurer::layers>(model, sample, repeats);
   };
   // Workers of one process would count each other's bytes.
-  const std::vector<LayerCost> alone = layers_on(measurers[0], 1).get();
+  const std::vector<LayerCost> alone = layers_on(measurers[0], options.repeats).get();
   std::vector<Future<std::vector<LayerCost>>> timing;
   for (const auto& m : measurers) timing.push_back(layers_on(m, options.repeats));
   out.batch = sample.size(0);
-  out.layers = mean_of(all(timing).get(), static_cast<double>(out.batch), out.workers);
-  for (size_t i = 0; i < alone.size(); ++i)
-    out.layers[i].saved = alone[i].saved, out.layers[i].working = alone[i].working,
+  const std::vector<std::vector<LayerCost>> timed = all(timing).get();
+  const auto rows = static_cast<double>(out.batch);
+  std::vector<Future<double>> pacing;
+  for (const auto& m : measurers)
+    pacing.push_back(m.with_timeout(options.timeout).call<&Measurer::pace>(model, sample));
+  const std::vector<double> paces = all(pacing).get();
+  for (size_t w = 0; w < paces.size(); ++w) out.workers[w].pace = paces[w];
+  out.layers = at_speed_one(timed, out.workers);
+  for (size_t i = 0; i < alone.size(); ++i) {
+    out.layers[i].saved = alone[i].saved, out.layers[i].working = alone[i].working;
     out.layers[i].saved_divided = alone[i].saved_divided;
+    out.layers[i].alone =
+        std::clamp(alone[i].time(rows) / std::max(timed[0][i].time(rows), 1e-12), 1e-3, 1.0);
+  }
   for (const LayerCost& l : out.layers) out.cuts_layers = out.cuts_layers || l.sums > 0;
   std::vector<Future<std::pair<double, double>>> stepping;
   for (const auto& m : measurers) stepping.push_back(m.call<&Measurer::optimizer>(options.repeats));

@@ -27,6 +27,7 @@ using troupe::parallel::RowTime;
 
 constexpr int64_t kFewRows = 4;          // a part of the sample's
 constexpr int64_t kLinkBytes = 4 << 20;  // of a message of many bytes
+constexpr double kPaceSeconds = 0.5;     // some turns of whoever limits a process's time
 constexpr int64_t kNormsOfALayer = 3;    // what ranks do not divide takes as long as so many norms
 
 double seconds_since(TimePoint start) {
@@ -102,6 +103,15 @@ LayerCost measured(const Value& value, Tensor& few, Tensor& many, int64_t repeat
   return cost;
 }
 
+ValueList layers_of(const Value& model) {
+  const auto* map = model.get_if<ValueMap>();
+  const auto at = map ? map->find("layers") : ValueMap::const_iterator();
+  const auto* list = map && at != map->end() ? at->second.get_if<ValueList>() : model.get_if<ValueList>();
+  ValueList layers = list ? *list : ValueList{model};
+  if (layers.empty()) throw_invalid("[plan] the model has no layers");
+  return layers;
+}
+
 }  // namespace
 
 double Measurer::most_tensors() { return static_cast<double>(take_cpu_peak()); }
@@ -117,15 +127,25 @@ MeasuredPlace Measurer::place() {
 }
 
 std::vector<LayerCost> Measurer::layers(Value model, Tensor sample, int64_t repeats) {
-  const auto* map = model.get_if<ValueMap>();
-  const auto at = map ? map->find("layers") : ValueMap::const_iterator();
-  const auto* list = map && at != map->end() ? at->second.get_if<ValueList>() : model.get_if<ValueList>();
-  const ValueList layers = list ? *list : ValueList{model};
-  if (layers.empty()) throw_invalid("[plan] the model has no layers");
+  const ValueList layers = layers_of(model);
   Tensor many = sample, few = sample.slice(0, 0, std::max<int64_t>(1, sample.size(0) / kFewRows)).clone();
   std::vector<LayerCost> costs;
   for (const Value& layer : layers) costs.push_back(measured(layer, few, many, repeats));
   return costs;
+}
+
+double Measurer::pace(Value model, Tensor sample) {
+  std::vector<std::shared_ptr<nn::Layer>> layers;
+  for (const Value& layer : layers_of(model)) layers.push_back(nn::make(layer));
+  const auto pass = [&] {
+    Tensor x = sample;
+    for (const auto& layer : layers) x = time_layer(*layer, x).y;
+  };
+  pass();
+  int64_t passes = 0;
+  const TimePoint start = Clock::system().now();
+  for (; seconds_since(start) < kPaceSeconds; ++passes) pass();
+  return seconds_since(start) / static_cast<double>(passes);
 }
 
 std::pair<double, double> Measurer::optimizer(int64_t repeats) {

@@ -28,6 +28,9 @@ class Measurer final : public Actor {
   /// The layers of a model, one after the other, on the sample, which has 2 rows at least, and on a quarter
   /// of its rows.
   std::vector<troupe::parallel::LayerCost> layers(Value model, Tensor sample, int64_t repeats);
+  /// Seconds of a pass through the layers and back, one after the other for half a second: what holds the
+  /// worker up now and then counts.
+  double pace(Value model, Tensor sample);
   /// Seconds and bytes of state of Adam, for one byte of parameters.
   std::pair<double, double> optimizer(int64_t repeats);
   Task<troupe::parallel::LinkCost> link(RRef<Measurer> other, int64_t repeats);
@@ -36,8 +39,8 @@ class Measurer final : public Actor {
   Task<collective::Links> sums(Group group);
 
   static constexpr auto remote =
-      methods<&Measurer::place, &Measurer::most_tensors, &Measurer::layers, &Measurer::optimizer,
-              &Measurer::link, &Measurer::take, &Measurer::sums>;
+      methods<&Measurer::place, &Measurer::most_tensors, &Measurer::layers, &Measurer::pace,
+              &Measurer::optimizer, &Measurer::link, &Measurer::take, &Measurer::sums>;
 };
 
 }  // namespace troupe::internal::parallel

@@ -28,13 +28,15 @@ void fields(RowTime& t, const F& f) {
 template <class F>
 void fields(LayerCost& l, const F& f) {
   f("name", l.name), f("forward", l.forward), f("input", l.input), f("weight", l.weight);
+  f("alone", l.alone);
   f("parameters", l.parameters), f("saved", l.saved), f("working", l.working), f("output", l.output);
   f("time_divided", l.time_divided), f("parameters_divided", l.parameters_divided);
   f("saved_divided", l.saved_divided), f("heads", l.heads), f("sums", l.sums);
 }
 template <class F>
 void fields(WorkerCost& w, const F& f) {
-  f("name", w.name), f("host", w.host), f("speed", w.speed), f("memory", w.memory), f("tensors", w.tensors);
+  f("name", w.name), f("host", w.host), f("speed", w.speed), f("pace", w.pace), f("memory", w.memory),
+      f("tensors", w.tensors);
 }
 template <class F>
 void fields(LinkCost& l, const F& f) {
@@ -139,6 +141,9 @@ void check(const ModelProfile& p, const Reader& reader) {
   for (const LayerCost& l : p.layers) {
     if (l.heads < 1)
       reader.fail("\"heads\" of layer " + in_quotes(l.name, 80) + " is 0: expected at least 1");
+    if (l.alone <= 0 || l.alone > 1)
+      reader.fail(fmt::format("\"alone\" of layer {} is {}: expected more than 0, and at most 1",
+                              in_quotes(l.name, 80), l.alone));
     for (const double part : {l.time_divided, l.parameters_divided, l.saved_divided})
       if (part > 1)
         reader.fail(fmt::format("the divided part of layer {} is {}: expected at most 1",
@@ -222,14 +227,15 @@ ModelProfile merge(const std::vector<ModelProfile>& profiles) {
       LayerCost& a = all.layers[i];
       const LayerCost& b = one.layers[i];
       least(a.forward, b.forward, rows), least(a.input, b.input, rows), least(a.weight, b.weight, rows);
-      a.saved = std::max(a.saved, b.saved);
+      a.saved = std::max(a.saved, b.saved), a.alone = std::max(a.alone, b.alone);
     }
     for (const WorkerCost& w : one.workers) {
       const auto known = std::ranges::find(all.workers, w.name, &WorkerCost::name);
       if (known == all.workers.end())
         all.workers.push_back(w);
       else
-        known->speed = (known->speed + w.speed) / 2, known->memory = std::max(known->memory, w.memory),
+        known->speed = (known->speed + w.speed) / 2, known->pace = std::min(known->pace, w.pace),
+        known->memory = std::max(known->memory, w.memory),
         known->tensors = std::max(known->tensors, w.tensors);
     }
     least(all.process, one.process), least(all.host, one.host), least(all.hosts, one.hosts);

@@ -21,6 +21,7 @@ struct RowTime {
 struct LayerCost {
   std::string name;                ///< "transformer_encoder_layer"
   RowTime forward, input, weight;  ///< backward in two parts: the gradients of the input, of the parameters
+  double alone = 1;                ///< the part of these that it takes while no other worker works
   double parameters = 0;           ///< bytes
   double saved = 0;                ///< bytes that a row leaves for the backward pass, its result among them
   double working = 0;              ///< bytes that a row needs besides while it runs, forward or back
@@ -29,14 +30,16 @@ struct LayerCost {
   double time_divided = 0, parameters_divided = 0, saved_divided = 0;
   int64_t heads = 1;  ///< that ranks divide, as evenly as they go
   int64_t sums = 0;   ///< sums of `output` over the ranks in a forward pass; as many in a backward pass
+  double time(double rows) const { return forward.of(rows) + input.of(rows) + weight.of(rows); }
   bool operator==(const LayerCost&) const = default;
 };
 
 struct WorkerCost {
-  std::string name, host;
-  double speed = 1;    ///< of layers, where the mean of all workers is 1
-  double memory = 0;   ///< bytes that it had before the model came
-  double tensors = 0;  ///< those of them that tensors had: a driver's data
+  std::string name, host;  ///< hosts of one machine, as network namespaces are, begin alike up to "/"
+  double speed = 1;        ///< of layers, where the mean of all workers is 1
+  double pace = 0;         ///< seconds of a pass of the sample through all layers and back, beside all others
+  double memory = 0;       ///< bytes that it had before the model came
+  double tensors = 0;      ///< those of them that tensors had: a driver's data
   bool operator==(const WorkerCost&) const = default;
 };
 

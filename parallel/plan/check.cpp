@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <numeric>
 
 #include "core/async/future_combinators.h"
 #include "core/base/clock.h"
 #include "core/base/proportional.h"
 #include "parallel/measure/measurer.h"
+#include "parallel/plan/plan.h"
 #include "parallel/plan/why_not.h"
 
 namespace troupe::parallel {
@@ -16,27 +19,49 @@ namespace {
 using internal::parallel::Measurer;
 
 constexpr int kBefore = 2, kTimed = 5;
-
-size_t size_along(const Mesh& mesh, const char* dim) {
-  return std::ranges::find(mesh.dims(), dim, &MeshDim::name) == mesh.dims().end() ? 1 : mesh.size(dim);
-}
+constexpr double kSlower = 0.8;  // of the speed that the profile has
 
 std::string beside(double predicted, double measured, std::string (*text)(double)) {
   const double off = measured > 0 ? predicted / measured - 1 : 0;
   return fmt::format("predicted {}, measured {} ({:+.0f} %)", text(predicted), text(measured), off * 100);
 }
 
+// What is slower than it was, and what that comes to.
+std::string slower_workers(const ModelProfile& before, const std::vector<double>& paces,
+                           const PlannedLayout& layout) {
+  ModelProfile now = before;
+  std::string text;
+  for (size_t w = 0; w < paces.size(); ++w) {
+    const double part = before.workers[w].pace / paces[w];
+    if (before.workers[w].pace <= 0 || part > kSlower) continue;
+    now.workers[w].speed *= part;
+    text += fmt::format("  {} computes at {:.2f} of the speed that it had when it was measured\n",
+                        before.workers[w].name, part);
+  }
+  if (text.empty()) return text;
+  PlanOptions options{.shown = 1};
+  options.parts = layout.shard == Shard::all;
+  options.batch = std::accumulate(layout.rows.begin(), layout.rows.end(), int64_t{0});
+  const LayoutPlan anew = plan(now, options);
+  const double stays = cost_of(now, PlannedWorkers(now, 0, 0), layout).step;
+  if (!anew.best.empty() && anew.best[0].cost.step < stays)
+    text += fmt::format(
+        "  while that lasts, {} would take {} a step, and this layout {}: measure, and plan anew\n",
+        anew.best[0].layout.str(), readable_seconds(anew.best[0].cost.step), readable_seconds(stays));
+  return text;
+}
+
 }  // namespace
 
-PlannedLayout planned(const Mesh& mesh, const PipelineOptions& options, const std::vector<size_t>& cuts,
-                      int64_t rows) {
+PlannedLayout planned(const std::vector<MeshDim>& dims, const PipelineOptions& options,
+                      const std::vector<size_t>& cuts, int64_t rows) {
   PlannedLayout layout;
-  for (const MeshDim& d : mesh.dims())
+  for (const MeshDim& d : dims)
     if (d.name != "dp" && d.name != "pp" && d.name != "tp" && d.size > 1)
       throw_invalid("[plan] a plan knows the dimensions dp, pp and tp, and this mesh has " + d.name);
-  layout.dp = static_cast<int64_t>(size_along(mesh, "dp"));
-  layout.pp = static_cast<int64_t>(size_along(mesh, "pp"));
-  layout.tp = static_cast<int64_t>(size_along(mesh, "tp"));
+  layout.dp = static_cast<int64_t>(size_along(dims, "dp"));
+  layout.pp = static_cast<int64_t>(size_along(dims, "pp"));
+  layout.tp = static_cast<int64_t>(size_along(dims, "tp"));
   layout.cuts = cuts;
   const auto replicas = static_cast<size_t>(layout.dp);
   layout.rows = internal::proportional(
@@ -50,11 +75,12 @@ PlannedLayout planned(const Mesh& mesh, const PipelineOptions& options, const st
 std::string PlanCheck::str() const {
   return fmt::format("{}\n  a step: {}\n  tensors of {}: {}\n", layout,
                      beside(predicted_step, measured_step, readable_seconds), busiest,
-                     beside(predicted_memory, measured_memory, bytes_text));
+                     beside(predicted_memory, measured_memory, bytes_text)) +
+         slower;
 }
 
 PlanCheck check_plan(const Here& here, const ModelProfile& profile, const PlannedLayout& layout,
-                     const std::function<void()>& step) {
+                     const Value& model, const Tensor& sample, const std::function<void()>& step) {
   const auto names = here.workers();
   if (!std::ranges::equal(names, profile.workers, {}, {}, &WorkerCost::name))
     throw_invalid(
@@ -82,6 +108,10 @@ PlanCheck check_plan(const Here& here, const ModelProfile& profile, const Planne
   check.predicted_memory = cost.memory - cost.before + profile.workers[cost.worker].tensors;
   check.busiest = workers.name(cost.worker);
   check.measured_memory = most_tensors().at(cost.worker);
+  std::vector<Future<double>> pacing;
+  for (const auto& m : measurers)
+    pacing.push_back(m.with_timeout(std::chrono::minutes(10)).call<&Measurer::pace>(model, sample));
+  check.slower = slower_workers(profile, all(pacing).get(), layout);
   return check;
 }
 

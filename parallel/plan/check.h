@@ -4,6 +4,8 @@
 #include <string>
 
 #include "collective/mesh.h"
+#include "core/tensor/tensor.h"
+#include "core/value/value.h"
 #include "parallel/plan/layout_cost.h"
 #include "rref/here.h"
 
@@ -17,17 +19,21 @@ struct PlanCheck {
   /// and libraries, and for some seconds what was freed.
   double predicted_memory = 0, measured_memory = 0;
   std::string busiest;  ///< that worker
-  /// Two lines for people.
+  /// Of workers that compute at 0.8 of the speed that they had when the profile was made, or less: a line
+  /// for each, and what the plan would be now. Empty: there are none.
+  std::string slower;
+  /// Lines for people.
   std::string str() const;
 };
 
 /// A mesh and its options as a planned layout. `rows`: of a step.
-PlannedLayout planned(const Mesh& mesh, const PipelineOptions& options, const std::vector<size_t>& cuts,
-                      int64_t rows);
+PlannedLayout planned(const std::vector<MeshDim>& dims, const PipelineOptions& options,
+                      const std::vector<size_t>& cuts, int64_t rows);
 
-/// Runs `step` two times, and five times by the clock. `invalid` for a
-/// profile of other workers, or of fewer layers than the cuts have.
+/// Runs `step` two times, and five times by the clock, and looks whether workers are as fast as they were.
+/// `model`, `sample`: as measure() had them. `invalid` for a profile of other workers, or of fewer layers
+/// than the cuts have.
 PlanCheck check_plan(const Here& here, const ModelProfile& profile, const PlannedLayout& layout,
-                     const std::function<void()>& step);
+                     const Value& model, const Tensor& sample, const std::function<void()>& step);
 
 }  // namespace troupe::parallel

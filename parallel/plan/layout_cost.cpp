@@ -27,25 +27,33 @@ class StepFormulas {
 
   struct StageCost {
     StageTimes times;    // of a micro-batch, with sums and gathers
+    StageTimes alone;    // the same while no other worker of the machine works
     double compute = 0;  // of these, without
   };
   StageCost stage(int64_t replica, size_t s) const {
     const double rows = model_.rows(replica), speed = model_.speed(replica, s);
-    StageTimes t{0, 0, 0};
+    StageTimes t{0, 0, 0}, saved{0, 0, 0};
     double sums = 0;  // of "tp", in one direction
     for (size_t i = model_.begin(s); i < model_.end(s); ++i) {
       const LayerCost& l = model_.layer(i);
       const double part = model_.part(l, l.time_divided) / speed;
       t.forward += l.forward.of(rows) * part, t.input += l.input.of(rows) * part;
       t.weight += l.weight.of(rows) * part;
+      const double less = part * (1 - l.alone);
+      saved.forward += l.forward.of(rows) * less, saved.input += l.input.of(rows) * less;
+      saved.weight += l.weight.of(rows) * less;
       if (l.sums) sums += static_cast<double>(l.sums) * model_.over_ranks(l.output * rows, replica, s);
     }
     const double forward = t.forward, m = model_.micro_batches();
-    if (layout_.checkpoint == Checkpoint::always) t.input += forward;
-    if (layout_.checkpoint == Checkpoint::except_last) t.input += forward * (m - 1) / m;
-    StageCost cost{t, t.forward + t.input + t.weight};
+    const double again = layout_.checkpoint == Checkpoint::always        ? 1
+                         : layout_.checkpoint == Checkpoint::except_last ? (m - 1) / m
+                                                                         : 0;
+    t.input += forward * again, saved.input += saved.forward * again;
+    StageCost cost{t, {}, t.forward + t.input + t.weight};
     cost.times.forward += sums, cost.times.input += sums;
     if (layout_.shard == Shard::all && layout_.dp > 1) add_gathers(s, cost.times);
+    const StageTimes& all = cost.times;
+    cost.alone = {all.forward - saved.forward, all.input - saved.input, all.weight - saved.weight};
     return cost;
   }
 
@@ -161,7 +169,7 @@ double least_step(const ModelProfile& profile, const PlannedWorkers& workers, co
   const StepFormulas f(model);
   double most = 0;
   for (size_t s = 0; s < model.stages(); ++s) {
-    const StageTimes t = f.stage(0, s).times;
+    const StageTimes t = f.stage(0, s).alone;
     most = std::max(most, model.micro_batches() * (t.forward + t.input + t.weight) + f.optimizer(0, s) +
                               f.gathered_after(s));
   }
@@ -181,6 +189,21 @@ LayoutCost memory_of(const ModelProfile& profile, const PlannedWorkers& workers,
 
 namespace {
 
+// The workers of a replica. Those of the others do the same as these, more or less.
+SharedProcessors processors_of(const CutModel& model, int64_t replica) {
+  SharedProcessors shared{.all = model.workers().timed_together()};
+  std::set<size_t> own;
+  for (size_t s = 0; s < model.stages(); ++s) {
+    const size_t machine = model.workers().machine(model.worker(replica, s, 0));
+    shared.machine.push_back(static_cast<int>(machine)), own.insert(machine);
+  }
+  double there = 0;
+  for (size_t w = 0; w < static_cast<size_t>(model.layout().workers()); ++w)
+    if (own.contains(model.workers().machine(w))) ++there;
+  shared.like = there / static_cast<double>(model.stages());
+  return shared;
+}
+
 // The step of one replica, whose stages take these.
 LayoutCost cost_of_replica(const CutModel& model, int64_t replica,
                            const std::vector<StepFormulas::StageCost>& stages, const Simulation& run) {
@@ -199,8 +222,8 @@ LayoutCost cost_of_replica(const CutModel& model, int64_t replica,
     cost.sent = std::max(cost.sent, sent_by_stage(model, replica, s));
   }
   const StageTimes& t = stages[last].times;
-  cost.compute = model.micro_batches() * stages[last].compute;
-  cost.sums = model.micro_batches() * (t.forward + t.input + t.weight) - cost.compute;
+  cost.sums = model.micro_batches() * (t.forward + t.input + t.weight - stages[last].compute);
+  cost.compute = run.busy[last] - cost.sums;
   cost.optimizer = f.optimizer(replica, last);
   cost.gradients = behind + f.gathered_after(last);
   cost.bubble = std::max(0.0, cost.step - cost.compute - cost.sums - cost.optimizer - cost.gradients);
@@ -223,12 +246,17 @@ LayoutCost cost_of(const ModelProfile& profile, const PlannedWorkers& workers, c
     std::vector<StageTimes> times;
     std::vector<StepFormulas::StageCost> stages;
     std::vector<double> key{hop.latency, hop.busy};
+    SharedProcessors shared = processors_of(model, d);
     for (size_t s = 0; s < model.stages(); ++s) {
       stages.push_back(f.stage(d, s)), times.push_back(stages.back().times);
+      shared.alone.push_back(stages.back().alone);
       key.insert(key.end(), {times[s].forward, times[s].input, times[s].weight});
     }
+    key.push_back(shared.like);
+    for (const int machine : shared.machine) key.push_back(machine - shared.machine[0]);
     if (!seen.insert(key).second) continue;
-    const Simulation run = simulate(policy, times, 1, hop);
+    if (std::ranges::all_of(profile.layers, [](const LayerCost& l) { return l.alone >= 1; })) shared = {};
+    const Simulation run = simulate(policy, times, 1, hop, shared);
     const LayoutCost cost = cost_of_replica(model, d, stages, run);
     if (cost.step > worst.step) worst = cost, simulated = run;
     live = run.peak_live;

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/value/value.h"
 #include "parallel/plan/layout_cost.h"
 
 namespace troupe::parallel {
@@ -10,6 +11,8 @@ namespace troupe::parallel {
 struct PlanRow {
   PlannedLayout layout;
   LayoutCost cost;
+  /// By the names of the fields.
+  Value value() const;
 };
 
 /// A kind of layout that was not taken, and why.
@@ -32,6 +35,9 @@ struct LayoutPlan {
 
   /// The table, what binds, and why not others.
   std::string str() const;
+  /// The same for programs: {"best": [{"layout": ..., "step": ..., "memory": ...}], "binds": ..., "why_not":
+  /// {...}, ...}, in seconds and bytes.
+  Value value() const;
   /// The layout file of the best one, as read_layout() takes it. `invalid` if nothing fits.
   std::string layout_json() const;
 };

@@ -55,6 +55,22 @@ class Search {
     return std::move(plan_);
   }
 
+  PlanRow judged(PlannedLayout layout) {
+    if (static_cast<size_t>(layout.workers()) != workers_.size())
+      throw_invalid(fmt::format("[plan] the layout is of {} workers, and the plan of {}", layout.workers(),
+                                workers_.size()));
+    if (layout.cuts.empty() && layout.pp > 1) {
+      const auto at = cuts(layout.pp, layout.tp);
+      if (!at)
+        throw_invalid(fmt::format("[plan] the layout has {} stages, and the model {} layers", layout.pp,
+                                  profile_.layers.size()));
+      layout.cuts = *at;
+    }
+    if (layout.rows.empty()) layout.rows = rows_of(layout.dp, layout.pp, layout.tp);
+    const LayoutCost cost = cost_of(profile_, workers_, layout);
+    return {std::move(layout), cost};
+  }
+
  private:
   void note_limits() {
     bool several_hosts = false;
@@ -83,7 +99,7 @@ class Search {
       const auto rows = static_cast<double>(profile_.batch);
       for (const LayerCost& l : profile_.layers) {
         const double share = 1 - l.time_divided + l.time_divided / static_cast<double>(tp);
-        costs.push_back((l.forward.of(rows) + l.input.of(rows) + l.weight.of(rows)) * share);
+        costs.push_back(l.time(rows) * share);
       }
       at->second = balanced(costs, pp, tp);
     }
@@ -227,6 +243,10 @@ class Search {
 
 LayoutPlan plan(const ModelProfile& profile, const PlanOptions& options) {
   return Search(profile, options).run();
+}
+
+PlanRow judge(const ModelProfile& profile, const PlanOptions& options, PlannedLayout layout) {
+  return Search(profile, options).judged(std::move(layout));
 }
 
 }  // namespace troupe::parallel

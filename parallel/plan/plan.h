@@ -21,4 +21,8 @@ struct PlanOptions {
 /// `invalid` for no rows for each micro-batch, and for negative numbers.
 LayoutPlan plan(const ModelProfile& profile, const PlanOptions& options = {});
 
+/// One layout by the same measure, whether it fits or not. Where it has no cuts or rows, it gets those that
+/// plan() would give it. `invalid` for one of other numbers of workers, stages or rows.
+PlanRow judge(const ModelProfile& profile, const PlanOptions& options, PlannedLayout layout);
+
 }  // namespace troupe::parallel

@@ -13,6 +13,27 @@ namespace {
 
 std::string percent(double part) { return fmt::format("{:.0f} %", part * 100); }
 
+// As a layout file has it.
+Value keys_of(const PlannedLayout& l) {
+  ValueMap out{{"mesh", ValueMap{{"dp", l.dp}, {"pp", l.pp}, {"tp", l.tp}}},
+               {"schedule", l.schedule},
+               {"micro_batches", l.micro_batches}};
+  if (std::ranges::any_of(l.rows, [&](int64_t r) { return r != l.rows[0]; }))
+    out["rows"] = ValueList(l.rows.begin(), l.rows.end());
+  ValueList cuts;
+  for (const size_t cut : l.cuts) cuts.emplace_back(static_cast<int64_t>(cut));
+  if (!cuts.empty()) out["cuts"] = cuts;
+  if (l.shard != Shard::none) out["shard"] = std::string(word(l.shard)).substr(7);
+  if (l.shard == Shard::all) {
+    out["gather"] = l.gather == Per::use ? std::string("use") : std::string("step");
+    out["reduce"] = l.reduce == Per::use ? std::string("use") : std::string("step");
+  }
+  if (l.checkpoint != Checkpoint::never)
+    out["checkpoint"] =
+        l.checkpoint == Checkpoint::always ? std::string("always") : std::string("except_last");
+  return out;
+}
+
 }  // namespace
 
 std::string LayoutPlan::str() const {
@@ -44,26 +65,29 @@ std::string LayoutPlan::str() const {
   return text;
 }
 
+Value PlanRow::value() const {
+  return ValueMap{{"layout", layout.str()},      {"keys", keys_of(layout)},
+                  {"step", cost.step},           {"compute", cost.compute},
+                  {"bubble", cost.bubble},       {"sums", cost.sums},
+                  {"gradients", cost.gradients}, {"optimizer", cost.optimizer},
+                  {"memory", cost.memory},       {"sent", cost.sent}};
+}
+
+Value LayoutPlan::value() const {
+  ValueList rows, said;
+  for (const PlanRow& row : best) rows.push_back(row.value());
+  for (const std::string& note : notes) said.emplace_back(note);
+  ValueMap why;
+  for (const auto& [kind, text] : not_taken) why[kind] = text;
+  ValueMap out{{"best", rows},   {"binds", binds},           {"why_not", why},        {"notes", said},
+               {"batch", batch}, {"candidates", candidates}, {"simulated", simulated}};
+  if (best.empty() && nearest.cost.memory > 0) out["nearest"] = nearest.value();
+  return out;
+}
+
 std::string LayoutPlan::layout_json() const {
   if (best.empty()) throw_invalid("[plan] nothing fits, so there is no layout to write");
-  const PlannedLayout& l = best[0].layout;
-  ValueMap out{{"mesh", ValueMap{{"dp", l.dp}, {"pp", l.pp}, {"tp", l.tp}}},
-               {"schedule", l.schedule},
-               {"micro_batches", l.micro_batches}};
-  if (std::ranges::any_of(l.rows, [&](int64_t r) { return r != l.rows[0]; }))
-    out["rows"] = ValueList(l.rows.begin(), l.rows.end());
-  ValueList cuts;
-  for (const size_t cut : l.cuts) cuts.emplace_back(static_cast<int64_t>(cut));
-  if (!cuts.empty()) out["cuts"] = cuts;
-  if (l.shard != Shard::none) out["shard"] = std::string(word(l.shard)).substr(7);
-  if (l.shard == Shard::all) {
-    out["gather"] = l.gather == Per::use ? std::string("use") : std::string("step");
-    out["reduce"] = l.reduce == Per::use ? std::string("use") : std::string("step");
-  }
-  if (l.checkpoint != Checkpoint::never)
-    out["checkpoint"] =
-        l.checkpoint == Checkpoint::always ? std::string("always") : std::string("except_last");
-  return datasets::json_lines(out);
+  return datasets::json_lines(keys_of(best[0].layout));
 }
 
 }  // namespace troupe::parallel

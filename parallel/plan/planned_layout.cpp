@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <map>
 
+#include "actors/cluster/join.h"
 #include "core/base/error.h"
 
 namespace troupe::parallel {
 namespace {
+
+using internal::actors::machine_of;
 
 constexpr const char* kCheckpoints[] = {"never", "except_last", "always"};
 
@@ -24,6 +27,10 @@ std::string PlannedLayout::str() const {
     add(fmt::format("{} of {}", schedule, micro_batches));
   else if (micro_batches > 1)
     add(fmt::format("{} micro-batches", micro_batches));
+  if (std::ranges::any_of(rows, [&](int64_t r) { return r != rows[0]; }))
+    add(rows.size() <= 8
+            ? fmt::format("rows {}", fmt::join(rows, ":"))
+            : fmt::format("rows {} to {}", *std::ranges::min_element(rows), *std::ranges::max_element(rows)));
   if (shard != Shard::none) add("shard " + std::string(word(shard)).substr(7));
   if (shard == Shard::all)
     add(fmt::format("gather {}, reduce {}", gather == Per::use ? "use" : "step",
@@ -39,18 +46,23 @@ PlannedWorkers::PlannedWorkers(const ModelProfile& profile, int64_t count, int64
     throw_invalid(
         fmt::format("[plan] {} workers, {} on a host: expected none to be negative", count, per_host));
   if (count == 0) count = known;
-  std::map<std::string, size_t> hosts;
+  std::map<std::string, size_t> hosts, machines;
   std::vector<int64_t> on;
+  const std::string first_machine = machine_of(profile.workers[0].host);
+  timed_together_ = static_cast<double>(std::ranges::count_if(
+      profile.workers, [&](const WorkerCost& w) { return machine_of(w.host) == first_machine; }));
   for (int64_t w = 0; w < count; ++w) {
     if (w < known && count <= known && per_host == 0) {
       const WorkerCost& k = profile.workers[static_cast<size_t>(w)];
       names_.push_back(k.name), speeds_.push_back(k.speed), before_.push_back(k.memory);
       hosts_.push_back(hosts.try_emplace(k.host, hosts.size()).first->second);
+      machines_.push_back(machines.try_emplace(machine_of(k.host), machines.size()).first->second);
     } else {
       const auto first = std::ranges::count(profile.workers, profile.workers[0].host, &WorkerCost::host);
       names_.push_back(fmt::format("w{}", w)), speeds_.push_back(1);
       before_.push_back(profile.workers[0].memory);
       hosts_.push_back(static_cast<size_t>(w / (per_host ? per_host : std::max<int64_t>(first, 1))));
+      machines_.push_back(hosts_.back());
     }
     if (hosts_.back() >= on.size()) on.resize(hosts_.back() + 1);
     most_ = std::max(most_, ++on[hosts_.back()]);

@@ -50,13 +50,18 @@ class PlannedWorkers {
   double speed(size_t worker) const { return speeds_[worker]; }
   double before(size_t worker) const { return before_[worker]; }
   size_t host(size_t worker) const { return hosts_[worker]; }
+  /// That of its processors: hosts that are network namespaces of one machine share them.
+  size_t machine(size_t worker) const { return machines_[worker]; }
+  /// Workers that were at work on a machine while layers were timed.
+  double timed_together() const { return timed_together_; }
   const std::string& name(size_t worker) const& { return names_[worker]; }
   /// The workers of the host that has most.
   int64_t most_on_a_host() const { return most_; }
 
  private:
   std::vector<double> speeds_, before_;
-  std::vector<size_t> hosts_;
+  std::vector<size_t> hosts_, machines_;
+  double timed_together_ = 1;
   std::vector<std::string> names_;
   int64_t most_ = 1;
 };

@@ -78,6 +78,10 @@ TEST_CASE("a profile goes to a file and comes back, and what is wrong in one is 
   CHECK(testing::invalid_text([] { (void)parse_profile("{\"mesh\": {}}", "plan.json"); }) ==
         "[plan] plan.json: this is no profile of a model: expected an object with \"format\": "
         "\"troupe model profile 1\", as programs write with --measure FILE");
+  CHECK(
+      changed("\"alone\": 1", "\"alone\": 1.5") ==
+      "[plan] p.json: \"alone\" of layer \"transformer_encoder_layer\" is 1.5: expected more than 0, and at "
+      "most 1");
   p.layers.clear();
   CHECK(testing::invalid_text([&] { (void)parse_profile(p.json(), "p.json"); }) ==
         "[plan] p.json: \"layers\" is empty: expected a layer at least");
@@ -112,6 +116,19 @@ TEST_CASE("the formulas of a step: replicas, stages and ranks") {
   CHECK(ranks.compute == Approx(24e-3 * (0.1 + 0.9 / 4)));
   CHECK(ranks.sums > 0);
   CHECK(ranks.parameters == Approx(32 * kMiB * (0.01 + 0.99 / 4)));
+}
+
+TEST_CASE("workers that share a machine's processors are faster while others wait") {
+  ModelProfile p = uniform(8, 2);
+  p.optimizer = 0;
+  for (LayerCost& l : p.layers) l.alone = 0.5;
+  // One micro-batch: each stage works alone, twice as fast; replicas never do.
+  CHECK(cost(p, layout_of(1, 2, 1, 1, {4})).step == Approx(12e-3).epsilon(0.01));
+  CHECK(cost(p, layout_of(2, 1, 1, 1)).compute == Approx(12e-3));
+  // Namespaces of one machine are hosts that share them, and other hosts do not.
+  p.workers[0].host = "m/1", p.workers[1].host = "m/2";
+  CHECK(cost(p, layout_of(2, 1, 1, 1)).compute == Approx(12e-3));
+  CHECK(cost(p, layout_of(1, 2, 1, 1, {4})).compute == Approx(6e-3));
 }
 
 TEST_CASE("the formulas of memory are those of what replicas divide") {

@@ -200,6 +200,26 @@ TEST_CASE("makespans are those of the formulae", "[schedule]") {
   });
 }
 
+TEST_CASE("workers of one machine share its processors: each is faster while others wait") {
+  const std::vector<StageTimes> times{{1, 1, 1}}, half{{0.5, 0.5, 0.5}};
+  for (const int m : {1, 2, 8}) {
+    // Who works alone is twice as fast, so that the machine never has anything to spare: 3 m of two.
+    const SharedProcessors one{.alone = half, .machine = {0, 0}, .all = 2};
+    for (const auto& schedule : {gpipe(2, m), one_f_one_b(2, m), zb_h1(2, m)})
+      CHECK(simulate(schedule, times, 1, {}, one).makespan == Approx(3 * m));
+    const SharedProcessors two{.alone = half, .machine = {0, 1}, .all = 2};
+    CHECK(simulate(gpipe(2, m), times, 1, {}, two).makespan == Approx(1.5 * (m + 1)));
+    // Replicas that do the same leave nothing to each other.
+    const SharedProcessors replicas{.alone = half, .machine = {0, 0}, .like = 2, .all = 2};
+    CHECK(simulate(gpipe(2, m), times, 1, {}, replicas).makespan == Approx(3 * (m + 1)));
+  }
+  const SharedProcessors one{.alone = half, .machine = {0, 0}, .all = 2};
+  const Simulation run = simulate(one_f_one_b(2, 2), times, 1, {}, one);
+  CHECK(run.events.front().end == Approx(0.5));
+  CHECK(run.busy[0] == Approx(0.5 + 1 + 2 + 1));
+  CHECK_THROWS_AS(simulate(gpipe(2, 1), times, 1, {}, {.alone = half, .machine = {0}}), Error);
+}
+
 TEST_CASE("peaks of live micro-batches are those of the formulae", "[schedule]") {
   for_each_size([](int p, int m) {
     CHECK(simulate(gpipe(p, m)).peak_live == of_each(p, [&](int) { return m; }));

@@ -3,12 +3,17 @@
 #include <fmt/format.h>
 
 #include <iostream>
+#include <optional>
 
 #include "core/base/error.h"
 #include "core/base/readable_bytes.h"
 #include "data/formats/file.h"
+#include "data/formats/json.h"
+#include "parallel/layout/layout.h"
 #include "parallel/pipeline/schedule/choose_policy.h"
+#include "parallel/plan/check.h"
 #include "parallel/plan/plan.h"
+#include "parallel/plan/why_not.h"
 #include "tools/draw/timeline.h"
 #include "tools/flags/flags.h"
 
@@ -32,6 +37,17 @@ parallel::StepReport report_of(const parallel::LayoutPlan& plan) {
   return report;
 }
 
+parallel::PlanRow judge(const parallel::ModelProfile& profile, const parallel::PlanOptions& options,
+                        const std::string& file) {
+  parallel::Layout layout = parallel::read_layout(file);
+  const auto dims = layout.dims();
+  const auto how = layout.pipelines(dims);
+  const std::vector<size_t> cuts = layout.cuts(size_along(dims, "pp"));
+  layout.check_all_read();
+  const int64_t rows = options.batch ? options.batch : profile.batch;
+  return parallel::judge(profile, options, parallel::planned(dims, how, cuts, rows));
+}
+
 void write_text(const std::string& path, const std::string& text) {
   datasets::AtomicFile file(path, "plan");
   file.write(text.data(), text.size());
@@ -41,7 +57,8 @@ void write_text(const std::string& path, const std::string& text) {
 int planned(const std::vector<std::string>& arguments) {
   std::vector<std::string> files;
   parallel::PlanOptions options;
-  std::string memory, layout, chart;
+  std::string memory, layout, chart, judged;
+  bool json = false;
   auto shown = static_cast<int64_t>(options.shown);
   Flags flags("troupe plan",
               "Says how to cut a model over workers, and why: from what programs measure with "
@@ -54,21 +71,38 @@ int planned(const std::vector<std::string>& arguments) {
       .add("--parts", options.parts,
            "the model is made of parallel::Sharded parts, so that shard all is possible")
       .add("--rows", shown, "layouts of the table", {1, 1000})
+      .add("--judge", judged, "a layout file that is judged beside them")
+      .add("--json", json, "print what is found as JSON")
       .output("--layout", layout, "the layout file that is written, for build() and --layout of programs")
       .output("--chart", chart, "picture of the chosen step (SVG)")
       .footer(
           "Example:  troupe run -n 4 sharded input.txt --measure model.json\n"
           "          troupe plan model.json --memory 2G --layout plan.json\n"
           "          troupe run -n 4 sharded input.txt --layout plan.json --check model.json");
-  if (auto code = flags.parse(files_last(arguments, {"--parts"}), std::cout, std::cerr)) return *code;
+  if (auto code = flags.parse(files_last(arguments, {"--parts", "--json"}), std::cout, std::cerr))
+    return *code;
   if (files.empty()) throw_invalid("no profile given; for instance: troupe plan model.json");
   flags.check_outputs();
   options.shown = static_cast<size_t>(shown);
   if (!memory.empty()) options.memory = static_cast<double>(bytes_named(memory));
   std::vector<parallel::ModelProfile> profiles;
   for (const std::string& file : files) profiles.push_back(parallel::read_profile(file));
-  const parallel::LayoutPlan plan = parallel::plan(parallel::merge(profiles), options);
-  std::cout << plan.str() << std::flush;
+  const parallel::ModelProfile profile = parallel::merge(profiles);
+  std::optional<parallel::PlanRow> row;
+  if (!judged.empty()) row = judge(profile, options, judged);
+  const parallel::LayoutPlan plan = parallel::plan(profile, options);
+  if (json) {
+    Value out = plan.value();
+    if (row) (*out.get_if<ValueMap>())["judged"] = row->value();
+    std::cout << datasets::json_lines(out) << std::flush;
+  } else {
+    std::cout << plan.str();
+    if (row)
+      std::cout << fmt::format("\n{}: {}\n  a step: {}; memory: {}\n", judged, row->layout.str(),
+                               parallel::readable_seconds(row->cost.step),
+                               parallel::bytes_text(row->cost.memory));
+    std::cout << std::flush;
+  }
   if (plan.best.empty()) return 1;
   if (!layout.empty()) write_text(layout, plan.layout_json());
   if (!chart.empty()) write_timeline(chart, report_of(plan));

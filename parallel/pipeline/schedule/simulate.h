@@ -17,6 +17,15 @@ struct Hop {
   Hop(double latency = 0, double busy = 0) : latency(latency), busy(busy) {}
 };
 
+/// Workers of one machine share its processors: each works faster while others do not.
+struct SharedProcessors {
+  /// Of each stage, or one for all, while no other worker of the machine works. Empty: as the times are.
+  std::vector<StageTimes> alone = {};
+  std::vector<int> machine = {};  ///< of each worker
+  double like = 1;                ///< workers that do at all times what one of these does: replicas, ranks
+  double all = 1;                 ///< the times of the stages are those while so many of a machine work
+};
+
 struct Simulation {
   struct Event {
     int worker = 0;
@@ -38,6 +47,6 @@ struct Simulation {
 /// when it has done its part of this one. `times`: of each stage, or one for all. `invalid` if the workers
 /// come to wait for each other (check() says more).
 Simulation simulate(const Policy& policy, const std::vector<StageTimes>& times = {{}}, int steps = 1,
-                    const Hop& hop = {});
+                    const Hop& hop = {}, const SharedProcessors& shared = {});
 
 }  // namespace troupe::parallel
