@@ -105,10 +105,7 @@ void write_adapters(const std::map<std::string, LaterTensor>& all, const Decoder
       {"target_modules", o.lora->target_modules},
       {"bias", "none"},
       {"inference_mode", true}};
-  const std::string text = config.dump(2) + "\n";
-  datasets::AtomicFile file((fs::path(folder) / "adapter_config.json").string(), "lora");
-  file.write(text.data(), text.size());
-  file.commit();
+  datasets::write_file((fs::path(folder) / "adapter_config.json").string(), config.dump(2) + "\n", "lora");
 }
 
 }  // namespace

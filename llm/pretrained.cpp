@@ -127,10 +127,7 @@ void write(const std::map<std::string, LaterTensor>& ours, const DecoderOptions&
                                       [](std::string_view, const void*, size_t) {});
   // An index would name files of another model.
   fs::remove(fs::path(folder) / "model.safetensors.index.json", why);
-  const std::string config = config_json(options);
-  datasets::AtomicFile file((fs::path(folder) / "config.json").string(), "llm");
-  file.write(config.data(), config.size());
-  file.commit();
+  datasets::write_file((fs::path(folder) / "config.json").string(), config_json(options), "llm");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "python/pipeline_object.h"
 #include "script/groups.h"
 #include "script/modules.h"
+#include "script/plans.h"
 #include "script/replicas.h"
 
 namespace troupe::python {
@@ -136,6 +137,28 @@ PipelineObject make_pipeline(const ClusterPtr& c, nb::handle stages, nb::kwargs 
   return {c, script::make_pipeline(c->session(), std::move(list), std::move(given)), nullptr};
 }
 
+nb::object measure(const ClusterPtr& c, nb::handle model, nb::handle sample, nb::kwargs options) {
+  const Value of = conversion_of(model);
+  const Tensor rows = tensor_of(sample, "cluster.measure(model, sample)");
+  ValueMap given = values_of(options);
+  Value found;
+  {
+    const nb::gil_scoped_release free;
+    found = script::measure(c->session(), of, rows, std::move(given));
+  }
+  return conversion_of(std::move(found));
+}
+nb::object plan(nb::handle profile, nb::kwargs options) {
+  const Value of = conversion_of(profile);
+  ValueMap given = values_of(options);
+  Value found;
+  {
+    const nb::gil_scoped_release free;
+    found = script::plan(of, std::move(given));
+  }
+  return conversion_of(std::move(found));
+}
+
 PipelineObject make_pipelines(const MeshObject& mesh, nb::handle stages, nb::kwargs options) {
   ValueList list = stages_of(stages);
   ValueMap given = values_of(options);
@@ -215,6 +238,8 @@ void def_pipelines(nb::module_& m) {
       });
   m.def("pipeline", make_pipeline);
   m.def("pipelines", make_pipelines);
+  m.def("measure", measure);
+  m.def("plan", plan);
 }
 
 // ---- groups and meshes

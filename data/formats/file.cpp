@@ -305,4 +305,10 @@ void AtomicFile::commit() {
   flush_folder(folder_of(target_), tag_);
 }
 
+void write_file(const std::string& path, std::string_view text, const char* tag) {
+  AtomicFile file(path, tag);
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
 }  // namespace troupe::datasets

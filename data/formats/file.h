@@ -106,5 +106,7 @@ class AtomicFile {
   std::unique_ptr<Block> block_;  // what goes past the cache next
   bool passes_cache_ = false;
 };
+/// One of this text, whole.
+void write_file(const std::string& path, std::string_view text, const char* tag);
 
 }  // namespace troupe::datasets

@@ -203,10 +203,7 @@ ModelProfile read_profile(const std::string& path) {
 }
 
 void write_profile(const ModelProfile& profile, const std::string& path) {
-  const std::string text = profile.json();
-  datasets::AtomicFile file(path, "plan");
-  file.write(text.data(), text.size());
-  file.commit();
+  datasets::write_file(path, profile.json(), "plan");
 }
 
 ModelProfile merge(const std::vector<ModelProfile>& profiles) {

@@ -24,5 +24,7 @@ LayoutPlan plan(const ModelProfile& profile, const PlanOptions& options = {});
 /// One layout by the same measure, whether it fits or not. Where it has no cuts or rows, it gets those that
 /// plan() would give it. `invalid` for one of other numbers of workers, stages or rows.
 PlanRow judge(const ModelProfile& profile, const PlanOptions& options, PlannedLayout layout);
+/// The same of a layout file. `invalid` for keys that say nothing of a model on a mesh, too.
+PlanRow judge_file(const ModelProfile& profile, const PlanOptions& options, const std::string& path);
 
 }  // namespace troupe::parallel

@@ -11,7 +11,7 @@ from ._cluster import Actor, Cluster, Future, Step, as_completed, launch, wait_a
 from ._core import load_safetensors, save_safetensors
 from ._jobs import Job, keep
 from ._libraries import load
-from ._parallel import DataParallel, Group, Pipeline, Pipelines, serve
+from ._parallel import DataParallel, Group, Pipeline, Pipelines, plan, serve
 from ._drawing import Chart
 from ._pool import Pool
 from . import _extras, data, llm, nn, ops, optim, utils

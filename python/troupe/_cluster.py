@@ -69,6 +69,11 @@ class Cluster:
         """Members in several dimensions, the last one first: cluster.mesh({"dp": 2, "pp": 2})."""
         return _core.mesh(self._core, list(dims.items()), members, name)
 
+    def measure(self, model, sample, **options):
+        """Times the layers of a module on rows like these, messages and sums, on all workers at once: a profile for troupe.plan(). Options: file
+        (that it writes), repeats, timeout."""
+        return _core.measure(self._core, model, sample, **options)
+
     def lookup(self, name):
         """The actor that somebody gave this name."""
         return _core.lookup(self._core, name)

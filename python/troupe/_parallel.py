@@ -159,6 +159,12 @@ class Pipelines(_AnyPipeline):
         self._core.shrink(replica)
 
 
+def plan(profile, **options):
+    """The quickest layouts of a model that cluster.measure() has timed, or of a file of that: print(troupe.plan(profile)["table"]). Options:
+    workers, per_host, batch, memory ("2G"), parts, stages, shown, judge (a layout file), layout (a file that it writes)."""
+    return _core.plan(profile, **options)
+
+
 def serve(tensors, cluster, on, **options):
     """Puts tensors, or a module's parameters, into servers on a worker or several. Options: policy ("bsp", "ssp(3)", "async", ...),
     trainers, optimizer (a name) and its options (lr, ...), lr_by_delay, block_bytes,

@@ -135,6 +135,22 @@ class Parallel(unittest.TestCase):
                 opt.step()
         self.assertLess(losses[-1], losses[0])
 
+    def test_a_model_is_measured_and_planned(self):
+        with tempfile.TemporaryDirectory() as folder, troupe.Cluster(workers=2) as cluster:
+            profile = cluster.measure(model(), batch()[0], repeats=1, file=folder + "/model.json")
+            self.assertEqual(([layer["name"] for layer in profile["layers"]], len(profile["workers"])), (["linear", "tanh", "linear"], 2))
+            with open(folder + "/split.json", "w") as out:
+                out.write('{"mesh": {"dp": 2}}')
+            found = troupe.plan(folder + "/model.json", batch=48, judge=folder + "/split.json", layout=folder + "/plan.json")
+            self.assertGreater(found["best"][0]["step"], 0)
+            self.assertTrue(found["judged"]["layout"].startswith("dp 2"))
+            self.assertLessEqual(found["best"][0]["step"], found["judged"]["step"])
+            self.assertIn("Why not", found["table"])
+            with open(folder + "/plan.json") as file:
+                self.assertIn('"mesh"', file.read())
+        with self.assertRaisesRegex(troupe.Error, "option memory"):
+            troupe.plan(profile, memory=[1])
+
     def test_pipelines_cut_layers_over_a_mesh(self):
         def net():
             troupe.manual_seed(5)

@@ -226,3 +226,23 @@ TEST_CASE("in the shell what pipelines cannot be made of is refused") {
   refused(four + "{los = 'mse_loss'})", "did you mean \"loss\"");
   refused(four + "{loss = 'mse_los'})", "unknown operator");
 }
+
+TEST_CASE("in the shell a model is measured, and its layout planned") {
+  CHECK(run(R"lua(
+    local profile = measure(nn.sequential{nn.linear(8, 16), "relu", nn.linear(16, 4)}, ops.randn({8, 8}), {repeats = 1})
+    assert(#profile.layers == 3 and profile.layers[2].name == "relu" and #profile.workers == 2)
+    local found = plan(profile, {batch = 64})
+    assert(found.best[1].step > 0 and found.best[1].keys.mesh and found.batch == 64)
+    assert(found.table:find("2 workers, 64 rows a step: ", 1, true) and found.table:find("Why not"), found.table)
+    local none = plan(profile, {memory = "1K"})
+    assert(#none.best == 0 and none.nearest.memory > 1024 and none.table:find("Nothing fits into 1.0 KiB"), none.table)
+    local ok, why = pcall(plan, profile, {rows = 3})
+    assert(not ok and tostring(why):find('no option "rows"'), why)
+    ok, why = pcall(plan, 3)
+    assert(not ok and tostring(why):find("a profile is what measure"), why)
+    profile.batch = -1
+    ok, why = pcall(plan, profile)
+    assert(not ok and tostring(why):find('"batch" is -1'), why)
+  )lua",
+            2) == "");
+}

@@ -9,9 +9,7 @@
 #include "core/base/readable_bytes.h"
 #include "data/formats/file.h"
 #include "data/formats/json.h"
-#include "parallel/layout/layout.h"
 #include "parallel/pipeline/schedule/choose_policy.h"
-#include "parallel/plan/check.h"
 #include "parallel/plan/plan.h"
 #include "parallel/plan/why_not.h"
 #include "tools/draw/timeline.h"
@@ -35,23 +33,6 @@ parallel::StepReport report_of(const parallel::LayoutPlan& plan) {
   for (const auto& e : plan.step.events)
     report.events.push_back({e.worker, report.map.stage(e.worker, e.action.chunk), e.action, e.begin, e.end});
   return report;
-}
-
-parallel::PlanRow judge(const parallel::ModelProfile& profile, const parallel::PlanOptions& options,
-                        const std::string& file) {
-  parallel::Layout layout = parallel::read_layout(file);
-  const auto dims = layout.dims();
-  const auto how = layout.pipelines(dims);
-  const std::vector<size_t> cuts = layout.cuts(size_along(dims, "pp"));
-  layout.check_all_read();
-  const int64_t rows = options.batch ? options.batch : profile.batch;
-  return parallel::judge(profile, options, parallel::planned(dims, how, cuts, rows));
-}
-
-void write_text(const std::string& path, const std::string& text) {
-  datasets::AtomicFile file(path, "plan");
-  file.write(text.data(), text.size());
-  file.commit();
 }
 
 int planned(const std::vector<std::string>& arguments) {
@@ -89,7 +70,7 @@ int planned(const std::vector<std::string>& arguments) {
   for (const std::string& file : files) profiles.push_back(parallel::read_profile(file));
   const parallel::ModelProfile profile = parallel::merge(profiles);
   std::optional<parallel::PlanRow> row;
-  if (!judged.empty()) row = judge(profile, options, judged);
+  if (!judged.empty()) row = parallel::judge_file(profile, options, judged);
   const parallel::LayoutPlan plan = parallel::plan(profile, options);
   if (json) {
     Value out = plan.value();
@@ -104,7 +85,7 @@ int planned(const std::vector<std::string>& arguments) {
     std::cout << std::flush;
   }
   if (plan.best.empty()) return 1;
-  if (!layout.empty()) write_text(layout, plan.layout_json());
+  if (!layout.empty()) datasets::write_file(layout, plan.layout_json(), "plan");
   if (!chart.empty()) write_timeline(chart, report_of(plan));
   return 0;
 }

@@ -1,6 +1,7 @@
 // Pipelines and parameter servers in Lua.
 #include "script/parallel.h"
 
+#include "script/plans.h"
 #include "script/server_client.h"
 #include "tools/draw/timeline.h"
 #include "tools/repl/lua/group_objects.h"
@@ -38,6 +39,19 @@ int make_pipelines(lua_State* L) {
     throw_invalid("pipelines(mesh, {a, b}, options) takes a list of stages, got " + stages.describe());
   put<PipelinesObject>(L, script::make_pipelines(of(L).session(), get<Mesh>(L, 1),
                                                  std::move(*stages.get_if<ValueList>()), options_at(L, 3)));
+  return 1;
+}
+// measure({linear(4, 8), "relu"}, x, {file = "model.json"})
+int measure_layers(lua_State* L) {
+  const Value model = value_at(L, 1);
+  const Tensor sample = get<Tensor>(L, 2);
+  push(L, script::measure(of(L).session(), model, sample, options_at(L, 3)));
+  return 1;
+}
+// plan("model.json", {memory = "2G", layout = "plan.json"})
+int plan_layout(lua_State* L) {
+  const Value profile = value_at(L, 1);
+  push(L, script::plan(profile, options_at(L, 2)));
   return 1;
 }
 parallel::Pipeline& trained(const PipelineObject& p) { return *p; }
@@ -285,6 +299,8 @@ void open_parallel(lua_State* L) {
                               {"__tostring", guarded<client_to_string>}});
   lua_register(L, "pipeline", guarded<make_pipeline>);
   lua_register(L, "pipelines", guarded<make_pipelines>);
+  lua_register(L, "measure", guarded<measure_layers>);
+  lua_register(L, "plan", guarded<plan_layout>);
   lua_register(L, "timeline", guarded<timeline>);
   lua_register(L, "serve", guarded<serve>);
 }

@@ -36,6 +36,14 @@ constexpr HelpEntry kGlobals[] = {
      "dimensions), loss (a method of the actors, or an operator), context (heads or ring: how ranks along cp "
      "attend), experts (how many a transformer layer has in the place of its two linear ones, or {count = 8, "
      "top_k = 2, capacity = 1.25, normalize = true, shared = 0})."},
+    {"measure", "measure(model, sample[, options]) -> profile",
+     "Times the layers of a list, messages and sums on all workers at once, for plan. Options: file (that it "
+     "writes), repeats, timeout."},
+    {"plan", "plan(profile[, options]) -> plan",
+     "The quickest layouts of a model that was measured, or of a file of that: print(plan(profile).table). "
+     "Options: workers, per_host, batch, memory (\"2G\"), parts, stages, shown, judge (a layout file), "
+     "layout "
+     "(a file that it writes)."},
     {"timeline", "timeline(pipeline[, file]) -> text",
      "Draws the last step of a pipeline as SVG, and says what it did."},
     {"serve", "serve(tensors, options) -> served",
