@@ -46,15 +46,17 @@ def profile(model, cards):
     attention = 2 * time * time * wide / (card["peak"] * ATTENTION)
     between = copied(time * wide * (12 + 2 * ff))  # norms, residual sums, dropout, the activation
     block = {"name": "transformer_encoder_layer", "forward": rows(products(time * weights) + attention + between),
-             "input": rows(products(time * weights) + 2.5 * attention + 1.5 * between), "weight": rows(products(time * weights)), "alone": 1,
+             "input": rows(products(time * weights) + 2.5 * attention + 1.5 * between), "weight": rows(products(time * weights)),
+             "backward": rows(products(2 * time * weights) + 2.5 * attention + 1.5 * between), "alone": 1,
              "parameters": ELEMENT * weights, "saved": time * wide * (18 + 4 * ff), "working": time * wide * ELEMENT * ff, "output": time * wide * ELEMENT,
              "parameters_divided": 1, "time_divided": 1 - copied(time * wide * 10) / (products(time * weights) + attention + between),
              "saved_divided": 1 - 10 / (18 + 4 * ff), "heads": model["heads"], "sums": 2}
     none = {"fixed": 0, "per_row": 0}
     tokens = {**block, "name": "embedding", "forward": rows(copied(2 * time * wide)), "input": none, "weight": rows(copied(2 * time * wide)),
+              "backward": rows(copied(2 * time * wide)),
               "parameters": ELEMENT * wide * words, "saved": ELEMENT * time * wide, "working": 0, "time_divided": 0, "saved_divided": 0, "heads": words, "sums": 0}
     head = {**tokens, "name": "sequential", "forward": rows(products(time * wide * words)), "input": rows(products(time * wide * words)),
-            "weight": rows(products(time * wide * words)), "saved": time * (wide * ELEMENT + words * 4), "output": time * words * 4, "time_divided": 1,
+            "weight": rows(products(time * wide * words)), "backward": rows(products(2 * time * wide * words)), "saved": time * (wide * ELEMENT + words * 4), "output": time * words * 4, "time_divided": 1,
             "saved_divided": 1}
     near, far = card["near"] * LINKS, PER_HOST * card["far"] * LINKS
     workers = [{"name": f"w{w}", "host": f"h{w // PER_HOST}", "speed": 1, "pace": 1, "memory": 3e9, "tensors": 0} for w in range(min(cards, 2 * PER_HOST))]

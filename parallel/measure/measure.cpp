@@ -28,7 +28,7 @@ std::vector<LayerCost> at_speed_one(const std::vector<std::vector<LayerCost>>& a
   const auto fastest = std::ranges::max_element(workers, {}, &WorkerCost::speed);
   std::vector<LayerCost> layers = all[static_cast<size_t>(fastest - workers.begin())];
   for (LayerCost& l : layers)
-    for (RowTime* t : {&l.forward, &l.input, &l.weight})
+    for (RowTime* t : {&l.forward, &l.input, &l.weight, &l.backward})
       t->fixed *= fastest->speed, t->per_row *= fastest->speed;
   return layers;
 }

@@ -93,6 +93,7 @@ LayerCost measured(const Value& value, Tensor& few, Tensor& many, int64_t repeat
   cost.forward = line(a.forward, b.forward, few_rows, many_rows);
   cost.input = line(a.input, b.input, few_rows, many_rows);
   cost.weight = line(a.weight, b.weight, few_rows, many_rows);
+  cost.backward = line(a.backward, b.backward, few_rows, many_rows);
   cost.saved = line(a.saved, b.saved, few_rows, many_rows).per_row;
   cost.working = line(a.working, b.working, few_rows, many_rows).per_row;
   cost.output = static_cast<double>(b.y.nbytes()) / many_rows;
@@ -139,7 +140,7 @@ double Measurer::pace(Value model, Tensor sample) {
   for (const Value& layer : layers_of(model)) layers.push_back(nn::make(layer));
   const auto pass = [&] {
     Tensor x = sample;
-    for (const auto& layer : layers) x = time_layer(*layer, x).y;
+    for (const auto& layer : layers) x = time_layer(*layer, x, Backward::whole).y;
   };
   pass();
   int64_t passes = 0;

@@ -21,6 +21,7 @@ struct RowTime {
 struct LayerCost {
   std::string name;                ///< "transformer_encoder_layer"
   RowTime forward, input, weight;  ///< backward in two parts: the gradients of the input, of the parameters
+  RowTime backward;                ///< both at once
   double alone = 1;                ///< the part of these that it takes while no other worker works
   double parameters = 0;           ///< bytes
   double saved = 0;                ///< bytes that a row leaves for the backward pass, its result among them
@@ -30,7 +31,7 @@ struct LayerCost {
   double time_divided = 0, parameters_divided = 0, saved_divided = 0;
   int64_t heads = 1;  ///< that ranks divide, as evenly as they go
   int64_t sums = 0;   ///< sums of `output` over the ranks in a forward pass; as many in a backward pass
-  double time(double rows) const { return forward.of(rows) + input.of(rows) + weight.of(rows); }
+  double time(double rows) const { return forward.of(rows) + backward.of(rows); }
   bool operator==(const LayerCost&) const = default;
 };
 

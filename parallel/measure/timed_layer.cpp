@@ -36,7 +36,7 @@ class Stopwatch {
 
 }  // namespace
 
-TimedLayer time_layer(nn::Layer& layer, const Tensor& x) {
+TimedLayer time_layer(nn::Layer& layer, const Tensor& x, Backward how) {
   TimedLayer took;
   Tensor in = x.detach();
   if (is_floating(in.dtype())) in.requires_grad_();
@@ -49,12 +49,13 @@ TimedLayer time_layer(nn::Layer& layer, const Tensor& x) {
   if (y.requires_grad()) {
     const Tensor grad = ones_like(y);
     Nowhere nowhere;
-    autograd::SplitPass pass({y}, in.requires_grad() ? Tensors{in} : Tensors{});
+    const bool whole = how == Backward::whole;
+    autograd::SplitPass pass({y}, !whole && in.requires_grad() ? Tensors{in} : Tensors{});
     (void)watch.lap();
     (void)pass.inputs({grad});
-    took.input = watch.lap();
+    if (!whole) took.input = watch.lap();
     pass.rest(nowhere);
-    took.weight = watch.lap();
+    (whole ? took.backward : took.weight) = watch.lap();
   }
   took.y = y.detach();
   return took;
@@ -64,15 +65,18 @@ TimedLayer time_layer(nn::Layer& layer, const Tensor& x, int64_t repeats) {
   // What devices need besides, the host does not see.
   (void)take_cpu_peak();
   const auto before = static_cast<double>(take_cpu_peak());  // what is in use
-  const double own = time_layer(layer, x).saved;
+  const double own = time_layer(layer, x, Backward::whole).saved;
   const double working = std::max(0.0, static_cast<double>(take_cpu_peak()) - before - own);
-  double saved = time_layer(layer, x).saved;
-  std::vector<TimedLayer> runs;
+  double saved = time_layer(layer, x, Backward::in_parts).saved;
+  std::vector<TimedLayer> whole, parts;
   for (int64_t k = 0; k < repeats; ++k) {
-    runs.push_back(time_layer(layer, x));
-    saved = std::min(saved, runs.back().saved);
+    whole.push_back(time_layer(layer, x, Backward::whole));
+    parts.push_back(time_layer(layer, x, Backward::in_parts));
+    saved = std::min({saved, whole.back().saved, parts.back().saved});
   }
-  TimedLayer quickest = *std::ranges::min_element(runs, {}, &TimedLayer::total);
+  TimedLayer quickest = *std::ranges::min_element(parts, {}, &TimedLayer::total);
+  const TimedLayer& at_once = *std::ranges::min_element(whole, {}, &TimedLayer::total);
+  quickest.forward = std::min(quickest.forward, at_once.forward), quickest.backward = at_once.backward;
   quickest.saved = saved, quickest.working = working;
   return quickest;
 }

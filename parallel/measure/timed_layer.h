@@ -7,16 +7,19 @@ namespace troupe::internal::parallel {
 struct TimedLayer {
   Tensor y;                                   ///< its result, without a graph
   double forward = 0, input = 0, weight = 0;  ///< seconds, until the device has done it
+  double backward = 0;                        ///< both parts at once, which less has to be kept for
   double saved = 0;                           ///< bytes that it left for the backward pass, y among them
   double working = 0;                         ///< bytes that it had at most besides, on the CPU
-  double total() const { return forward + input + weight; }
+  double total() const { return forward + (backward > 0 ? backward : input + weight); }
 };
 
-/// Runs it once on x, which is no part of a graph. No gradients are left; layers that draw random numbers or
-/// count batches do so.
-TimedLayer time_layer(nn::Layer& layer, const Tensor& x);
-/// The quickest of some runs, behind one that does not count: what others do on the machine counts least
-/// then, and what is always shared counts. `saved` is the least of all.
+enum class Backward { whole, in_parts };
+
+/// Runs it once on x, which is no part of a graph, and back. No gradients are left; layers that draw random
+/// numbers or count batches do so.
+TimedLayer time_layer(nn::Layer& layer, const Tensor& x, Backward how);
+/// The quickest of some runs in both ways, behind some that do not count: what others do on the machine
+/// counts least then, and what is always shared counts. `saved` is the least of all.
 TimedLayer time_layer(nn::Layer& layer, const Tensor& x, int64_t repeats);
 
 }  // namespace troupe::internal::parallel

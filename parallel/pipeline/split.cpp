@@ -99,7 +99,7 @@ std::vector<size_t> balance_by_time(nn::Sequential net, const Tensor& sample, in
     times[i] = std::numeric_limits<double>::infinity();
     Tensor y;
     for (int k = 0; k < repeats; ++k) {
-      const auto took = internal::parallel::time_layer(net[i], x);
+      const auto took = internal::parallel::time_layer(net[i], x, internal::parallel::Backward::whole);
       times[i] = std::min(times[i], took.total());
       y = took.y;
     }

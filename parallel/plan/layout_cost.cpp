@@ -23,7 +23,8 @@ class StepFormulas {
   explicit StepFormulas(const CutModel& model)
       : model_(model),
         layout_(model.layout()),
-        has_free_cores_(model.profile().cores > model.workers().most_on_a_host()) {}
+        has_free_cores_(model.profile().cores > model.workers().most_on_a_host()),
+        cuts_passes_(model.layout().pp > 1 && model.layout().schedule.starts_with("zb")) {}
 
   struct StageCost {
     StageTimes times;    // of a micro-batch, with sums and gathers
@@ -37,11 +38,12 @@ class StepFormulas {
     for (size_t i = model_.begin(s); i < model_.end(s); ++i) {
       const LayerCost& l = model_.layer(i);
       const double part = model_.part(l, l.time_divided) / speed;
-      t.forward += l.forward.of(rows) * part, t.input += l.input.of(rows) * part;
-      t.weight += l.weight.of(rows) * part;
+      const RowTime input = cuts_passes_ ? l.input : RowTime{}, weight = cuts_passes_ ? l.weight : l.backward;
+      t.forward += l.forward.of(rows) * part, t.input += input.of(rows) * part;
+      t.weight += weight.of(rows) * part;
       const double less = part * (1 - l.alone);
-      saved.forward += l.forward.of(rows) * less, saved.input += l.input.of(rows) * less;
-      saved.weight += l.weight.of(rows) * less;
+      saved.forward += l.forward.of(rows) * less, saved.input += input.of(rows) * less;
+      saved.weight += weight.of(rows) * less;
       if (l.sums) sums += static_cast<double>(l.sums) * model_.over_ranks(l.output * rows, replica, s);
     }
     const double forward = t.forward, m = model_.micro_batches();
@@ -92,9 +94,7 @@ class StepFormulas {
 
  private:
   bool sums_lie_under(size_t s) const { return has_free_cores_ || model_.between_hosts(s); }
-  double backward(const LayerCost& l) const {
-    return l.input.of(model_.rows(0)) + l.weight.of(model_.rows(0));
-  }
+  double backward(const LayerCost& l) const { return l.backward.of(model_.rows(0)); }
   // Each part is gathered under the one before it; the first under nothing.
   void add_gathers(size_t s, StageTimes& t) const {
     double gather = 0, first = 0;
@@ -113,34 +113,49 @@ class StepFormulas {
   const CutModel& model_;
   const PlannedLayout& layout_;
   const bool has_free_cores_;
+  const bool cuts_passes_;  // a schedule that puts off gradients of parameters
 };
 
-// The formulas for what replicas divide are those of rank_bytes.cpp.
+// Gradients of a step: those of the micro-batches before this one, and of `fresh` bytes of parameters that
+// its pass has reached. The formulas for what replicas divide are those of rank_bytes.cpp.
+double gradient_bytes(const CutModel& model, double parameters, double fresh) {
+  const PlannedLayout& layout = model.layout();
+  const double n = model.replicas();
+  const bool cuts = layout.dp > 1 && (layout.shard == Shard::gradients || layout.shard == Shard::all);
+  // They wait whole for their bucket, and travel as a copy; two buckets are on their way.
+  const double buckets = layout.dp > 1 ? std::min(fresh, 2 * static_cast<double>(BucketSizes().others)) : 0;
+  const double before = layout.micro_batches > 1 ? parameters / (cuts ? n : 1) : 0;
+  return before + (cuts ? fresh / n + 2 * buckets : fresh + buckets);
+}
+
 LayoutCost memory_of_stage(const CutModel& model, int64_t replica, size_t s, int live) {
   const PlannedLayout& layout = model.layout();
   LayoutCost m;
   const double p = model.parameters(s), n = model.replicas(), rows = model.rows(replica);
   const bool all = layout.shard == Shard::all && layout.dp > 1;
-  const bool cuts_gradients = (layout.shard == Shard::gradients || all) && layout.dp > 1;
-  double largest = 0, saved = 0, working = 0;
+  double largest = 0, saved = 0, input = s ? model.layer(model.begin(s) - 1).output * rows : 0;
   for (size_t i = model.begin(s); i < model.end(s); ++i) {
     const LayerCost& l = model.layer(i);
-    largest = std::max(largest, model.parameters_of(l));
-    const double part = model.part(l, l.saved_divided);
-    saved += l.saved * part, working = std::max(working, l.working * part);
+    largest = std::max(largest, model.parameters_of(l)), saved += l.saved * model.part(l, l.saved_divided);
   }
   for (int64_t t = 0; t < layout.tp; ++t)
     m.before = std::max(m.before, model.workers().before(model.worker(replica, s, t)));
   m.parameters = all ? p / n + (layout.gather == Per::step ? p : 2 * largest) : p;
-  // Gradients wait whole for their bucket, and travel as a copy; two buckets are on their way. Those of a
-  // micro-batch are whole before they are added.
-  const double buckets = layout.dp > 1 ? std::min(p, 2 * static_cast<double>(BucketSizes().others)) : 0;
-  m.gradient_bytes =
-      (cuts_gradients ? p / n + buckets : p) + std::max(buckets, layout.micro_batches > 1 ? p : 0);
   m.state = model.profile().state * (layout.shard == Shard::none ? p : p / n);
-  const double input = s ? model.layer(model.begin(s) - 1).output * rows : 0;
-  m.activations = layout.checkpoint == Checkpoint::never ? live * saved * rows : live * input + saved * rows;
-  m.activations += working * rows;
+  // Other micro-batches are alive, and this one goes back: layer for layer, what was saved goes, and
+  // gradients come.
+  const double others = layout.checkpoint == Checkpoint::never ? (live - 1) * saved * rows : live * input;
+  double left = saved, fresh = 0;
+  for (size_t i = model.end(s); i-- > model.begin(s);) {
+    const LayerCost& l = model.layer(i);
+    const double part = model.part(l, l.saved_divided);
+    fresh += model.parameters_of(l);
+    const double gradients = gradient_bytes(model, p, fresh),
+                 activations = others + (left + l.working * part) * rows;
+    if (gradients + activations > m.gradient_bytes + m.activations)
+      m.gradient_bytes = gradients, m.activations = activations;
+    left -= l.saved * part;
+  }
   m.memory = m.before + m.parameters + m.gradient_bytes + m.state + m.activations;
   return m;
 }

@@ -24,6 +24,7 @@ ModelProfile uniform(size_t layers, size_t workers, size_t per_host = 64) {
                         .forward = {0, 1e-3 / 32},
                         .input = {0, 1e-3 / 32},
                         .weight = {0, 1e-3 / 32},
+                        .backward = {0, 2e-3 / 32},
                         .parameters = 4 * kMiB,
                         .saved = 4096,
                         .output = 2048});
@@ -145,11 +146,11 @@ TEST_CASE("the formulas of memory are those of what replicas divide") {
   CHECK(cost(p, l).parameters == Approx(all / 4 + 8 * kMiB));
   // Micro-batches that are alive, and their inputs alone where stages compute them again.
   PlannedLayout pipe = layout_of(1, 4, 1, 8, {2, 4, 6});
-  CHECK(cost(p, pipe).activations == Approx(4 * 2 * 4096 * 4));
+  CHECK(cost(p, pipe).activations == Approx(7 * 4096 * 4));
   pipe.schedule = "gpipe";
-  CHECK(cost(p, pipe).activations == Approx(8 * 2 * 4096 * 4));
+  CHECK(cost(p, pipe).activations == Approx(15 * 4096 * 4));
   pipe.checkpoint = Checkpoint::always;
-  CHECK(cost(p, pipe).activations == Approx(8 * 2048 * 4 + 2 * 4096 * 4));
+  CHECK(cost(p, pipe).activations == Approx(8 * 2048 * 4 + 4096 * 4));
   CHECK(cost(p, pipe).compute == Approx(6e-3 * 4 / 3));
 }
 

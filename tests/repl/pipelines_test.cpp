@@ -242,7 +242,7 @@ TEST_CASE("in the shell a model is measured, and its layout planned") {
     assert(not ok and tostring(why):find("a profile is what measure"), why)
     profile.batch = -1
     ok, why = pcall(plan, profile)
-    assert(not ok and tostring(why):find('"batch" is -1'), why)
+    assert(not ok and tostring(why):find('"batch" is -1', 1, true), why)
   )lua",
             2) == "");
 }
