@@ -50,7 +50,8 @@ def profile(model, cards):
              "backward": rows(products(2 * time * weights) + 2.5 * attention + 1.5 * between), "alone": 1,
              "parameters": ELEMENT * weights, "saved": time * wide * (18 + 4 * ff), "working": time * wide * ELEMENT * ff, "output": time * wide * ELEMENT,
              "parameters_divided": 1, "time_divided": 1 - copied(time * wide * 10) / (products(time * weights) + attention + between),
-             "saved_divided": 1 - 10 / (18 + 4 * ff), "heads": model["heads"], "sums": 2}
+             "saved_divided": 1 - 10 / (18 + 4 * ff), "heads": model["heads"], "sums": 2, "experts": 0, "chosen": 0,
+             "expert_parameters": 0}
     none = {"fixed": 0, "per_row": 0}
     tokens = {**block, "name": "embedding", "forward": rows(copied(2 * time * wide)), "input": none, "weight": rows(copied(2 * time * wide)),
               "backward": rows(copied(2 * time * wide)),

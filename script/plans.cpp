@@ -57,6 +57,7 @@ Value plan(const Value& given_profile, ValueMap given) {
   if (const Value memory = options.take("memory", Value()); !memory.is_null()) out.memory = bytes_of(memory);
   out.parts = options.take("parts", out.parts);
   out.stages = options.take("stages", out.stages);
+  out.sequences = options.take("sequences", out.sequences);
   const auto shown = options.take("shown", static_cast<int64_t>(out.shown));
   if (shown < 1) throw_invalid(fmt::format("[plan] option shown is {}: expected at least 1", shown));
   out.shown = static_cast<size_t>(shown);

@@ -10,9 +10,9 @@ namespace troupe::script {
 Value measure(Session& session, const Value& model, const Tensor& sample, ValueMap options);
 
 /// parallel::plan(). `profile`: what measure() gave, a file of it, or a list of files of one model. Options:
-/// workers, per_host, batch, memory (bytes, or "2G"), parts, stages, shown, judge (a layout file), layout (a
-/// file that it writes). LayoutPlan::value(), with the "table" that `troupe plan` prints, and what is
-/// "judged".
+/// workers, per_host, batch, memory (bytes, or "2G"), parts, stages, sequences, shown, judge (a layout file),
+/// layout (a file that it writes). LayoutPlan::value(), with the "table" that `troupe plan` prints, and what
+/// is "judged".
 Value plan(const Value& profile, ValueMap options);
 
 }  // namespace troupe::script

@@ -33,6 +33,7 @@ void fields(LayerCost& l, const F& f) {
   f("parameters", l.parameters), f("saved", l.saved), f("working", l.working), f("output", l.output);
   f("time_divided", l.time_divided), f("parameters_divided", l.parameters_divided);
   f("saved_divided", l.saved_divided), f("heads", l.heads), f("sums", l.sums);
+  f("experts", l.experts), f("chosen", l.chosen), f("expert_parameters", l.expert_parameters);
 }
 template <class F>
 void fields(WorkerCost& w, const F& f) {
@@ -142,6 +143,12 @@ void check(const ModelProfile& p, const Reader& reader) {
   for (const LayerCost& l : p.layers) {
     if (l.heads < 1)
       reader.fail("\"heads\" of layer " + in_quotes(l.name, 80) + " is 0: expected at least 1");
+    if (l.experts > 0 && (l.chosen < 1 || l.chosen > l.experts))
+      reader.fail(fmt::format("\"chosen\" of layer {} is {}: expected 1 to its {} experts",
+                              in_quotes(l.name, 80), l.chosen, l.experts));
+    if (l.expert_parameters > (l.experts ? l.parameters : 0))
+      reader.fail(fmt::format("\"expert_parameters\" of layer {} are {:.0f} bytes of {:.0f}, with {} experts",
+                              in_quotes(l.name, 80), l.expert_parameters, l.parameters, l.experts));
     if (l.alone <= 0 || l.alone > 1)
       reader.fail(fmt::format("\"alone\" of layer {} is {}: expected more than 0, and at most 1",
                               in_quotes(l.name, 80), l.alone));

@@ -31,6 +31,9 @@ struct LayerCost {
   double time_divided = 0, parameters_divided = 0, saved_divided = 0;
   int64_t heads = 1;  ///< that ranks divide, as evenly as they go
   int64_t sums = 0;   ///< sums of `output` over the ranks in a forward pass; as many in a backward pass
+  /// A layer of experts, which ranks of "ep" divide: a position goes to so many of them. measure() has none.
+  int64_t experts = 0, chosen = 0;
+  double expert_parameters = 0;  ///< bytes of `parameters` that experts have
   double time(double rows) const { return forward.of(rows) + backward.of(rows); }
   bool operator==(const LayerCost&) const = default;
 };

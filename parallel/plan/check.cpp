@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <numeric>
+#include <string_view>
 
 #include "core/async/future_combinators.h"
 #include "core/base/clock.h"
@@ -56,11 +58,14 @@ std::string slower_workers(const ModelProfile& before, const std::vector<double>
 PlannedLayout planned(const std::vector<MeshDim>& dims, const PipelineOptions& options,
                       const std::vector<size_t>& cuts, int64_t rows) {
   PlannedLayout layout;
+  constexpr std::array<std::string_view, 5> kKnown{"dp", "pp", "ep", "cp", "tp"};
   for (const MeshDim& d : dims)
-    if (d.name != "dp" && d.name != "pp" && d.name != "tp" && d.size > 1)
-      throw_invalid("[plan] a plan knows the dimensions dp, pp and tp, and this mesh has " + d.name);
+    if (d.size > 1 && std::ranges::find(kKnown, d.name) == kKnown.end())
+      throw_invalid("[plan] a plan knows the dimensions dp, pp, ep, cp and tp, and this mesh has " + d.name);
   layout.dp = static_cast<int64_t>(size_along(dims, "dp"));
   layout.pp = static_cast<int64_t>(size_along(dims, "pp"));
+  layout.ep = static_cast<int64_t>(size_along(dims, "ep"));
+  layout.cp = static_cast<int64_t>(size_along(dims, "cp"));
   layout.tp = static_cast<int64_t>(size_along(dims, "tp"));
   layout.cuts = cuts;
   const auto replicas = static_cast<size_t>(layout.dp);

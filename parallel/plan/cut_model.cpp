@@ -26,7 +26,8 @@ CutModel::CutModel(const ModelProfile& profile, const PlannedWorkers& workers, c
 }
 
 double CutModel::rows(int64_t replica) const {
-  return static_cast<double>(layout_.rows.at(static_cast<size_t>(replica))) / micro_batches();
+  return static_cast<double>(layout_.rows.at(static_cast<size_t>(replica))) / micro_batches() /
+         static_cast<double>(layout_.ep * layout_.cp);
 }
 
 double CutModel::part(const LayerCost& layer, double divided) const {
@@ -36,7 +37,11 @@ double CutModel::part(const LayerCost& layer, double divided) const {
 }
 
 double CutModel::parameters_of(const LayerCost& layer) const {
-  return layer.parameters * part(layer, layer.parameters_divided);
+  return dense_parameters_of(layer) + layer.expert_parameters / static_cast<double>(layout_.ep);
+}
+
+double CutModel::dense_parameters_of(const LayerCost& layer) const {
+  return (layer.parameters - layer.expert_parameters) * part(layer, layer.parameters_divided);
 }
 
 double CutModel::parameters(size_t stage) const {
@@ -47,7 +52,8 @@ double CutModel::parameters(size_t stage) const {
 
 double CutModel::speed(int64_t replica, size_t stage) const {
   double least = workers_.speed(worker(replica, stage, 0));
-  for (int64_t t = 1; t < layout_.tp; ++t) least = std::min(least, workers_.speed(worker(replica, stage, t)));
+  for (int64_t t = 1; t < layout_.ranks(); ++t)
+    least = std::min(least, workers_.speed(worker(replica, stage, t)));
   return least;
 }
 
@@ -61,22 +67,46 @@ Hop CutModel::hop(int64_t replica) const {
                            : profile_.host.rate > 0       ? profile_.host
                                                           : profile_.process;
     if (link.rate <= 0) continue;
-    const Hop here(link.latency, bytes * (far ? static_cast<double>(layout_.tp) : 1) / link.rate);
+    const Hop here(link.latency, bytes * (far ? static_cast<double>(layout_.ranks()) : 1) / link.rate);
     if (here.latency + here.busy > worst.latency + worst.busy) worst = here;
   }
   return worst;
 }
 
 double CutModel::over_ranks(double bytes, int64_t replica, size_t stage) const {
-  return seconds(Collective::all_reduce, bytes, worker(replica, stage, 0), 1, layout_.tp, 1);
+  return seconds(Collective::all_reduce, bytes, worker(replica, stage, 0), 1, layout_.tp,
+                 layout_.ep * layout_.cp);
 }
 
 double CutModel::over_replicas(Collective c, double bytes, size_t stage) const {
-  return seconds(c, bytes, worker(0, stage, 0), layout_.pp * layout_.tp, layout_.dp, layout_.tp);
+  return seconds(c, bytes, worker(0, stage, 0), layout_.pp * layout_.ranks(), layout_.dp, layout_.ranks());
+}
+
+double CutModel::exchanges(const LayerCost& layer, int64_t replica, size_t stage) const {
+  const double bytes = layer.output * rows(replica);  // of a rank
+  const size_t first = worker(replica, stage, 0);
+  double sum = 0;
+  // Attention by heads: queries, keys and values to those who have the heads, and what comes of them back.
+  if (layer.sums)
+    sum += 4 * seconds(Collective::all_to_all, bytes * static_cast<double>(layout_.cp), first, layout_.tp,
+                       layout_.cp, layout_.tp);
+  // Each position to its experts, and back.
+  if (layer.experts)
+    sum += 2 * seconds(Collective::all_to_all, bytes * static_cast<double>(layer.chosen * layout_.ep), first,
+                       layout_.cp * layout_.tp, layout_.ep, layout_.cp * layout_.tp);
+  return sum;
+}
+
+double CutModel::over_copies(const LayerCost& layer, int64_t replica, size_t stage) const {
+  const size_t first = worker(replica, stage, 0);
+  return seconds(Collective::all_reduce, dense_parameters_of(layer), first, layout_.tp,
+                 layout_.ep * layout_.cp, layout_.tp) +
+         seconds(Collective::all_reduce, layer.expert_parameters / static_cast<double>(layout_.ep), first,
+                 layout_.tp, layout_.cp, layout_.tp * layout_.ep);
 }
 
 bool CutModel::between_hosts(size_t stage) const {
-  return setting(Collective::all_reduce, 1, worker(0, stage, 0), layout_.pp * layout_.tp, layout_.dp)
+  return setting(Collective::all_reduce, 1, worker(0, stage, 0), layout_.pp * layout_.ranks(), layout_.dp)
              .on.hosts > 1;
 }
 

@@ -13,7 +13,7 @@ using troupe::parallel::ModelProfile;
 using troupe::parallel::PlannedLayout;
 using troupe::parallel::PlannedWorkers;
 
-/// Refers to its arguments. Points are numbered as a mesh of dp, pp and tp numbers them.
+/// Refers to its arguments. Points are numbered as a mesh of dp, pp, ep, cp and tp numbers them.
 class CutModel {
  public:
   /// `invalid` for a layout that does not fit the layers or the workers.
@@ -29,14 +29,16 @@ class CutModel {
   size_t end(size_t stage) const { return at_[stage + 1]; }
   const LayerCost& layer(size_t i) const& { return profile_.layers[i]; }
   size_t worker(int64_t replica, size_t stage, int64_t rank) const {
-    return static_cast<size_t>((replica * layout_.pp + static_cast<int64_t>(stage)) * layout_.tp + rank);
+    return static_cast<size_t>((replica * layout_.pp + static_cast<int64_t>(stage)) * layout_.ranks() + rank);
   }
-  /// A micro-batch has so many.
+  /// A rank has so many of a micro-batch, where a row that is cut counts by its part.
   double rows(int64_t replica) const;
   /// The rank that has most has such a part of a layer, of which `divided` is divided.
   double part(const LayerCost& layer, double divided) const;
-  /// Bytes of parameters of one rank: of a layer, of a stage.
+  /// Bytes of parameters of one rank: of a layer, of those those that all ranks have alike but for "tp", of a
+  /// stage.
   double parameters_of(const LayerCost& layer) const;
+  double dense_parameters_of(const LayerCost& layer) const;
   double parameters(size_t stage) const;
   /// The slowest rank of a stage decides.
   double speed(int64_t replica, size_t stage) const;
@@ -46,6 +48,10 @@ class CutModel {
   /// Seconds of a sum of one layer's result over the ranks of "tp".
   double over_ranks(double bytes, int64_t replica, size_t stage) const;
   double over_replicas(collective::Collective c, double bytes, size_t stage) const;
+  /// Of what ranks of "cp" and "ep" exchange in a layer, in one direction.
+  double exchanges(const LayerCost& layer, int64_t replica, size_t stage) const;
+  /// Of the sums of a layer's gradients over ranks that have the same parameters.
+  double over_copies(const LayerCost& layer, int64_t replica, size_t stage) const;
   /// Whether the replicas of a stage are on several hosts.
   bool between_hosts(size_t stage) const;
 

@@ -34,7 +34,7 @@ class StepFormulas {
   StageCost stage(int64_t replica, size_t s) const {
     const double rows = model_.rows(replica), speed = model_.speed(replica, s);
     StageTimes t{0, 0, 0}, saved{0, 0, 0};
-    double sums = 0;  // of "tp", in one direction
+    double sums = 0, copies = 0;  // of ranks, in one direction; of what several of them have
     for (size_t i = model_.begin(s); i < model_.end(s); ++i) {
       const LayerCost& l = model_.layer(i);
       const double part = model_.part(l, l.time_divided) / speed;
@@ -44,6 +44,7 @@ class StepFormulas {
       const double less = part * (1 - l.alone);
       saved.forward += l.forward.of(rows) * less, saved.input += input.of(rows) * less;
       saved.weight += weight.of(rows) * less;
+      sums += model_.exchanges(l, replica, s), copies += model_.over_copies(l, replica, s);
       if (l.sums) sums += static_cast<double>(l.sums) * model_.over_ranks(l.output * rows, replica, s);
     }
     const double forward = t.forward, m = model_.micro_batches();
@@ -52,7 +53,7 @@ class StepFormulas {
                                                                          : 0;
     t.input += forward * again, saved.input += saved.forward * again;
     StageCost cost{t, {}, t.forward + t.input + t.weight};
-    cost.times.forward += sums, cost.times.input += sums;
+    cost.times.forward += sums, cost.times.input += sums, cost.times.weight += copies;
     if (layout_.shard == Shard::all && layout_.dp > 1) add_gathers(s, cost.times);
     const StageTimes& all = cost.times;
     cost.alone = {all.forward - saved.forward, all.input - saved.input, all.weight - saved.weight};
@@ -138,7 +139,7 @@ LayoutCost memory_of_stage(const CutModel& model, int64_t replica, size_t s, int
     const LayerCost& l = model.layer(i);
     largest = std::max(largest, model.parameters_of(l)), saved += l.saved * model.part(l, l.saved_divided);
   }
-  for (int64_t t = 0; t < layout.tp; ++t)
+  for (int64_t t = 0; t < layout.ranks(); ++t)
     m.before = std::max(m.before, model.workers().before(model.worker(replica, s, t)));
   m.parameters = all ? p / n + (layout.gather == Per::step ? p : 2 * largest) : p;
   m.state = model.profile().state * (layout.shard == Shard::none ? p : p / n);
@@ -168,9 +169,13 @@ double sent_by_stage(const CutModel& model, int64_t replica, size_t s) {
   if (layout.shard == Shard::all)
     times = (layout.gather == Per::use ? 2 * uses : 1) + (layout.reduce == Per::use ? uses : 1);
   double bytes = p * part * times;
-  for (size_t i = model.begin(s); layout.tp > 1 && i < model.end(s); ++i) {
+  const auto context = static_cast<double>(layout.cp), experts = static_cast<double>(layout.ep);
+  for (size_t i = model.begin(s); layout.ranks() > 1 && i < model.end(s); ++i) {
     const LayerCost& l = model.layer(i);
     bytes += 2 * static_cast<double>(l.sums) * uses * 2 * (n - 1) / n * l.output * rows;
+    if (l.sums) bytes += 2 * 4 * uses * (context - 1) / context * l.output * rows;
+    bytes += 2 * 2 * uses * (experts - 1) / experts * static_cast<double>(l.chosen) * l.output * rows;
+    bytes += 2 * uses * (context * experts - 1) / (context * experts) * model.dense_parameters_of(l);
   }
   if (s + 1 < model.stages()) bytes += model.layer(model.end(s) - 1).output * rows * uses;
   if (s > 0) bytes += model.layer(model.begin(s) - 1).output * rows * uses;

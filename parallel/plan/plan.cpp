@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <optional>
 
 #include "core/base/error.h"
@@ -34,6 +36,7 @@ class Search {
     if (!(options.memory >= 0))
       throw_invalid(fmt::format("[plan] a memory of {} bytes: expected 0, for any, or more", options.memory));
     for (const LayerCost& l : profile.layers) most_heads_ = std::max(most_heads_, l.sums ? l.heads : 1);
+    for (const LayerCost& l : profile.layers) experts_ = std::gcd(experts_, l.experts);
   }
 
   LayoutPlan run() {
@@ -60,13 +63,13 @@ class Search {
       throw_invalid(fmt::format("[plan] the layout is of {} workers, and the plan of {}", layout.workers(),
                                 workers_.size()));
     if (layout.cuts.empty() && layout.pp > 1) {
-      const auto at = cuts(layout.pp, layout.tp);
+      const auto at = cuts(layout);
       if (!at)
         throw_invalid(fmt::format("[plan] the layout has {} stages, and the model {} layers", layout.pp,
                                   profile_.layers.size()));
       layout.cuts = *at;
     }
-    if (layout.rows.empty()) layout.rows = rows_of(layout.dp, layout.pp, layout.tp);
+    if (layout.rows.empty()) layout.rows = rows_of(layout);
     const LayoutCost cost = cost_of(profile_, workers_, layout);
     return {std::move(layout), cost};
   }
@@ -85,15 +88,18 @@ class Search {
       plan_.notes.emplace_back(
           "the model has no layers that ranks divide (transformer_encoder_layer, multihead_attention): it is "
           "planned over dp and pp alone");
+    if (profile_.cuts_layers && !options_.sequences)
+      plan_.notes.emplace_back("sequences are not cut (cp): --sequences says that the model can");
     if (!options_.parts)
       plan_.notes.emplace_back(
           "shard all needs a model of parallel::Sharded parts: --parts says that it has");
   }
 
   // Layers for stages by what they take; slower stages get fewer. Empty: it cannot be.
-  std::optional<std::vector<size_t>> cuts(int64_t pp, int64_t tp) {
+  std::optional<std::vector<size_t>> cuts(const PlannedLayout& layout) {
+    const int64_t pp = layout.pp, tp = layout.tp;
     if (static_cast<size_t>(pp) > profile_.layers.size()) return {};
-    const auto [at, is_new] = cuts_.try_emplace({pp, tp});
+    const auto [at, is_new] = cuts_.try_emplace({pp, tp, layout.ranks()});
     if (is_new) {
       std::vector<double> costs;
       const auto rows = static_cast<double>(profile_.batch);
@@ -101,27 +107,28 @@ class Search {
         const double share = 1 - l.time_divided + l.time_divided / static_cast<double>(tp);
         costs.push_back(l.time(rows) * share);
       }
-      at->second = balanced(costs, pp, tp);
+      at->second = balanced(costs, pp, layout.ranks());
     }
     return at->second;
   }
-  std::vector<size_t> balanced(const std::vector<double>& costs, int64_t pp, int64_t tp) const {
+  std::vector<size_t> balanced(const std::vector<double>& costs, int64_t pp, int64_t ranks) const {
     std::vector<double> speeds;
     for (int64_t s = 0; s < pp; ++s) {
-      double least = workers_.speed(static_cast<size_t>(s * tp));
+      double least = workers_.speed(static_cast<size_t>(s * ranks));
       for (size_t w = 0; w < workers_.size(); ++w)
-        if (static_cast<int64_t>(w) / tp % pp == s) least = std::min(least, workers_.speed(w));
+        if (static_cast<int64_t>(w) / ranks % pp == s) least = std::min(least, workers_.speed(w));
       speeds.push_back(least);
     }
     return balance(costs, speeds);
   }
 
-  std::vector<int64_t> rows_of(int64_t dp, int64_t pp, int64_t tp) const {
+  std::vector<int64_t> rows_of(const PlannedLayout& layout) const {
+    const int64_t dp = layout.dp, each = layout.pp * layout.ranks();
     std::vector<double> speeds;
     for (int64_t d = 0; d < dp; ++d) {
-      double least = workers_.speed(static_cast<size_t>(d * pp * tp));
-      for (int64_t k = 1; k < pp * tp; ++k)
-        least = std::min(least, workers_.speed(static_cast<size_t>(d * pp * tp + k)));
+      double least = workers_.speed(static_cast<size_t>(d * each));
+      for (int64_t k = 1; k < each; ++k)
+        least = std::min(least, workers_.speed(static_cast<size_t>(d * each + k)));
       speeds.push_back(least);
     }
     return internal::proportional(batch_, speeds);
@@ -131,19 +138,29 @@ class Search {
     const auto count = static_cast<int64_t>(workers_.size());
     for (const int64_t tp : divisors(count)) {
       if (tp > 1 && (!profile_.cuts_layers || tp > most_heads_ || tp > workers_.most_on_a_host())) continue;
-      for (const int64_t pp : divisors(count / tp)) {
-        const auto at = pp == 1 || options_.stages ? cuts(pp, tp) : std::nullopt;
-        if (!at) continue;
-        const int64_t dp = count / tp / pp;
-        if (dp > batch_) continue;
-        PlannedLayout layout{.dp = dp, .pp = pp, .tp = tp, .cuts = *at, .rows = rows_of(dp, pp, tp)};
-        with_schedules(layout, f);
+      for (const int64_t cp : divisors(count / tp)) {
+        if (cp > 1 && (!profile_.cuts_layers || !options_.sequences || most_heads_ % (tp * cp) != 0))
+          continue;
+        for (const int64_t ep : divisors(count / tp / cp)) {
+          if (ep > 1 && (experts_ == 0 || experts_ % ep != 0)) continue;
+          with_ranks({.ep = ep, .cp = cp, .tp = tp}, f);
+        }
       }
+    }
+  }
+  void with_ranks(PlannedLayout layout, const std::function<void(PlannedLayout)>& f) {
+    const auto left = static_cast<int64_t>(workers_.size()) / layout.ranks();
+    for (const int64_t pp : divisors(left)) {
+      layout.pp = pp, layout.dp = left / pp;
+      const auto at = pp == 1 || options_.stages ? cuts(layout) : std::nullopt;
+      if (!at || layout.dp * layout.ep > batch_) continue;
+      layout.cuts = *at, layout.rows = rows_of(layout);
+      with_schedules(layout, f);
     }
   }
   void with_schedules(PlannedLayout layout, const std::function<void(PlannedLayout)>& f) const {
     const int64_t fewest = *std::ranges::min_element(layout.rows);
-    for (int64_t m = 1; m <= fewest; m *= 2) {
+    for (int64_t m = 1; m * layout.ep <= fewest; m *= 2) {
       layout.micro_batches = m;
       if (m > 16 * layout.pp) break;
       if (layout.pp == 1) {
@@ -160,7 +177,7 @@ class Search {
   void with_memory(PlannedLayout layout, const std::function<void(PlannedLayout)>& f) const {
     for (const Shard shard : {Shard::none, Shard::state, Shard::gradients, Shard::all}) {
       if (shard != Shard::none && layout.dp == 1) break;
-      if (shard == Shard::all && !options_.parts) break;
+      if (shard == Shard::all && (!options_.parts || layout.cp * layout.ep > 1)) break;
       layout.shard = shard, layout.gather = layout.reduce = Per::use, layout.checkpoint = Checkpoint::never;
       f(layout);
       if (shard == Shard::all && layout.micro_batches > 1) {
@@ -168,7 +185,7 @@ class Search {
         f(layout);
       }
       // Ranks of a stage wait for each other, which a checkpoint cannot run again.
-      if (layout.tp > 1 || shard == Shard::all) continue;
+      if (layout.ranks() > 1 || shard == Shard::all) continue;
       for (const Checkpoint c : {Checkpoint::except_last, Checkpoint::always}) {
         layout.checkpoint = c;
         if (c == Checkpoint::always || layout.micro_batches > 1) f(layout);
@@ -233,7 +250,8 @@ class Search {
   const PlannedWorkers workers_;
   const int64_t batch_;
   int64_t most_heads_ = 1;
-  std::map<std::pair<int64_t, int64_t>, std::optional<std::vector<size_t>>> cuts_;
+  int64_t experts_ = 0;  // such numbers of ranks divide those of every layer
+  std::map<std::array<int64_t, 3>, std::optional<std::vector<size_t>>> cuts_;
   KindsOfLayouts kinds_;
   PlanRow nearest_;
   LayoutPlan plan_;

@@ -15,9 +15,10 @@ std::string percent(double part) { return fmt::format("{:.0f} %", part * 100); }
 
 // As a layout file has it.
 Value keys_of(const PlannedLayout& l) {
-  ValueMap out{{"mesh", ValueMap{{"dp", l.dp}, {"pp", l.pp}, {"tp", l.tp}}},
-               {"schedule", l.schedule},
-               {"micro_batches", l.micro_batches}};
+  ValueMap mesh{{"dp", l.dp}, {"pp", l.pp}, {"tp", l.tp}};
+  if (l.ep > 1) mesh["ep"] = l.ep;
+  if (l.cp > 1) mesh["cp"] = l.cp;
+  ValueMap out{{"mesh", mesh}, {"schedule", l.schedule}, {"micro_batches", l.micro_batches}};
   if (std::ranges::any_of(l.rows, [&](int64_t r) { return r != l.rows[0]; }))
     out["rows"] = ValueList(l.rows.begin(), l.rows.end());
   ValueList cuts;

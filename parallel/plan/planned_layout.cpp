@@ -20,7 +20,8 @@ constexpr const char* kCheckpoints[] = {"never", "except_last", "always"};
 std::string PlannedLayout::str() const {
   std::string text;
   const auto add = [&](const std::string& s) { text += (text.empty() ? "" : ", ") + s; };
-  for (const auto& [name, size] : {std::pair("dp", dp), std::pair("pp", pp), std::pair("tp", tp)})
+  for (const auto& [name, size] : {std::pair("dp", dp), std::pair("pp", pp), std::pair("ep", ep),
+                                   std::pair("cp", cp), std::pair("tp", tp)})
     if (size > 1) add(fmt::format("{} {}", name, size));
   if (text.empty()) text = "one worker";
   if (pp > 1)

@@ -11,7 +11,7 @@ namespace troupe::parallel {
 
 /// One way to cut a model over workers: what a layout file says (parallel/layout/layout.h).
 struct PlannedLayout {
-  int64_t dp = 1, pp = 1, tp = 1;
+  int64_t dp = 1, pp = 1, ep = 1, cp = 1, tp = 1;
   std::vector<size_t> cuts = {};   ///< layers before which stages begin: pp - 1
   std::vector<int64_t> rows = {};  ///< of each replica in a step
   int64_t micro_batches = 1;
@@ -20,7 +20,8 @@ struct PlannedLayout {
   Shard shard = Shard::none;
   Per gather = Per::use, reduce = Per::use;
 
-  int64_t workers() const { return dp * pp * tp; }
+  int64_t workers() const { return dp * pp * ranks(); }
+  int64_t ranks() const { return ep * cp * tp; }  ///< of a stage of one replica
   /// "dp 2, pp 2, 1f1b of 8, shard state, checkpoint always"
   std::string str() const;
 };
@@ -28,9 +29,9 @@ struct PlannedLayout {
 /// The step of the slowest replica, and the most that a worker has. Seconds and bytes.
 struct LayoutCost {
   double step = 0;       ///< the sum of the following
-  double compute = 0;    ///< of the stage that has most to do, without what ranks of "tp" sum in it
+  double compute = 0;    ///< of the stage that has most to do, without what its ranks exchange
   double bubble = 0;     ///< in which that stage waits
-  double sums = 0;       ///< of ranks of "tp", in the layers
+  double sums = 0;       ///< and exchanges of a stage's ranks, in the layers
   double gradients = 0;  ///< that replicas sum or gather behind the pass, where it lies under nothing
   double optimizer = 0;
   double memory = 0;  ///< the sum of the following

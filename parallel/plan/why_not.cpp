@@ -18,7 +18,7 @@ struct Share {
 };
 constexpr std::array kShares{Share{"computing", &LayoutCost::compute},
                              Share{"waiting for other stages", &LayoutCost::bubble},
-                             Share{"sums of ranks in the layers", &LayoutCost::sums},
+                             Share{"sums and exchanges of ranks in the layers", &LayoutCost::sums},
                              Share{"sums of gradients over replicas", &LayoutCost::gradients},
                              Share{"the optimizer", &LayoutCost::optimizer}};
 
@@ -45,9 +45,11 @@ std::string kind_of(const PlannedLayout& layout) {
   const auto add = [&](const char* word) { axes += (axes.empty() ? "" : " and ") + std::string(word); };
   if (layout.dp > 1) add("replicas");
   if (layout.pp > 1) add("stages");
+  if (layout.ep > 1) add("divided experts");
+  if (layout.cp > 1) add("cut sequences");
   if (layout.tp > 1) add("ranks");
   if (axes.empty()) return "one worker";
-  if (axes.find(' ') == std::string::npos) axes += " alone";
+  if (axes.find(" and ") == std::string::npos) axes += " alone";
   if (layout.shard != Shard::none) axes += ", shard " + std::string(word(layout.shard)).substr(7);
   if (layout.checkpoint != Checkpoint::never) axes += ", with checkpoints";
   return axes;

@@ -161,7 +161,7 @@ class Pipelines(_AnyPipeline):
 
 def plan(profile, **options):
     """The quickest layouts of a model that cluster.measure() has timed, or of a file of that: print(troupe.plan(profile)["table"]). Options:
-    workers, per_host, batch, memory ("2G"), parts, stages, shown, judge (a layout file), layout (a file that it writes)."""
+    workers, per_host, batch, memory ("2G"), parts, stages, sequences, shown, judge (a layout file), layout (a file that it writes)."""
     return _core.plan(profile, **options)
 
 

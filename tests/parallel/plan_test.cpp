@@ -1,6 +1,8 @@
 // Plans: profiles as files, formulas of a step and its memory, and what a search takes and leaves.
 #include <catch2/catch.hpp>
 
+#include <set>
+
 #include "core/base/readable_bytes.h"
 #include "core/tensor/creation.h"
 #include "parallel/layout/layout.h"
@@ -117,6 +119,44 @@ TEST_CASE("the formulas of a step: replicas, stages and ranks") {
   CHECK(ranks.compute == Approx(24e-3 * (0.1 + 0.9 / 4)));
   CHECK(ranks.sums > 0);
   CHECK(ranks.parameters == Approx(32 * kMiB * (0.01 + 0.99 / 4)));
+}
+
+TEST_CASE("the formulas of cut sequences and divided experts") {
+  ModelProfile p = with_heads(uniform(8, 4), 8);
+  PlannedLayout context = layout_of(1, 1, 1, 1), experts = context;
+  context.cp = experts.ep = 4;
+  const LayoutCost one = cost(p, layout_of(1, 1, 1, 1)), cut = cost(p, context);
+  CHECK(cut.compute == Approx(one.compute / 4));
+  CHECK(cut.activations == Approx(one.activations / 4));
+  CHECK(cut.parameters == one.parameters);
+  CHECK(cut.sums > 0);
+  // Forward and back four exchanges in each layer, and the sums of its gradients.
+  CHECK(cut.sent == Approx(8 * (2 * 4 * 0.75 * 2048 * 8 + 2 * 0.75 * 4 * kMiB)));
+  for (LayerCost& l : p.layers)
+    l.experts = 8, l.chosen = 2, l.parameters = 33 * kMiB, l.expert_parameters = 32 * kMiB;
+  const LayoutCost divided = cost(p, experts);
+  CHECK(divided.parameters == Approx(8 * (1 + 32.0 / 4) * kMiB));
+  CHECK(divided.compute == Approx(one.compute / 4));
+  CHECK(divided.sent == Approx(8 * (2 * 2 * 0.75 * 2 * 2048 * 8 + 2 * 0.75 * kMiB)));
+  // They are tried where the model has them, and layouts name them.
+  const auto kinds = [&](bool sequences) {
+    std::set<std::string> all;
+    PlanOptions options{.sequences = sequences};
+    for (const NotTaken& n : plan(p, options).not_taken) all.insert(n.kind);
+    return all;
+  };
+  CHECK(kinds(true).contains("cut sequences alone"));
+  CHECK(kinds(true).contains("divided experts and cut sequences"));
+  CHECK_FALSE(kinds(false).contains("cut sequences alone"));
+  CHECK(kinds(false).contains("divided experts and ranks"));
+  for (LayerCost& l : p.layers) l.parameters = l.expert_parameters = 512 * kMiB;
+  const LayoutPlan best = plan(p, {.memory = 1100 * kMiB * 4});
+  REQUIRE_FALSE(best.best.empty());
+  CHECK(best.best[0].layout.ep > 1);
+  CHECK(best.layout_json().find("\"ep\": ") != std::string::npos);
+  p.layers[0].chosen = 9;
+  CHECK(testing::invalid_text([&] { (void)parse_profile(p.json(), "p.json"); }) ==
+        "[plan] p.json: \"chosen\" of layer \"transformer_encoder_layer\" is 9: expected 1 to its 8 experts");
 }
 
 TEST_CASE("workers that share a machine's processors are faster while others wait") {

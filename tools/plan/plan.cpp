@@ -51,6 +51,7 @@ int planned(const std::vector<std::string>& arguments) {
       .add("--memory", memory, "that a worker may have, such as 2G; any unless given")
       .add("--parts", options.parts,
            "the model is made of parallel::Sharded parts, so that shard all is possible")
+      .add("--sequences", options.sequences, "the model can cut sequences over ranks (cp), by heads")
       .add("--rows", shown, "layouts of the table", {1, 1000})
       .add("--judge", judged, "a layout file that is judged beside them")
       .add("--json", json, "print what is found as JSON")
@@ -60,7 +61,8 @@ int planned(const std::vector<std::string>& arguments) {
           "Example:  troupe run -n 4 sharded input.txt --measure model.json\n"
           "          troupe plan model.json --memory 2G --layout plan.json\n"
           "          troupe run -n 4 sharded input.txt --layout plan.json --check model.json");
-  if (auto code = flags.parse(files_last(arguments, {"--parts", "--json"}), std::cout, std::cerr))
+  if (auto code =
+          flags.parse(files_last(arguments, {"--parts", "--json", "--sequences"}), std::cout, std::cerr))
     return *code;
   if (files.empty()) throw_invalid("no profile given; for instance: troupe plan model.json");
   flags.check_outputs();

@@ -41,7 +41,8 @@ constexpr HelpEntry kGlobals[] = {
      "writes), repeats, timeout."},
     {"plan", "plan(profile[, options]) -> plan",
      "The quickest layouts of a model that was measured, or of a file of that: print(plan(profile).table). "
-     "Options: workers, per_host, batch, memory (\"2G\"), parts, stages, shown, judge (a layout file), "
+     "Options: workers, per_host, batch, memory (\"2G\"), parts, stages, sequences, shown, judge (a layout "
+     "file), "
      "layout "
      "(a file that it writes)."},
     {"timeline", "timeline(pipeline[, file]) -> text",
