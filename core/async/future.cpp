@@ -39,7 +39,7 @@ bool FutureBase::wait_for(Duration timeout) const {
   if (ready) return true;
   check_process("Future::wait_for");
   timeout = std::min<Duration>(timeout, std::chrono::hours(24 * 365 * 100));  // now + timeout must be a time
-  return wait_until(core.ready, Clock::system().now() + timeout);
+  return wait_until(core.ready, clock_of_waits().now() + timeout);
 }
 
 namespace {

@@ -1,6 +1,7 @@
 #include "core/async/waiting.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "core/async/no_reentry.h"
 #include "core/base/call_frame.h"
@@ -20,6 +21,7 @@ struct Expected {
   TimePoint last_end{};
   int undisturbed = 0;
   LocalRunQueue* run_queue = nullptr;
+  std::vector<WaitedWorld*> worlds;
 };
 
 Expected& expected() {
@@ -60,10 +62,19 @@ void expect_from(const std::shared_ptr<PollSource>& from) {
 ServeScope::ServeScope(LocalRunQueue* run_queue) { expected().run_queue = run_queue; }
 ServeScope::~ServeScope() { expected().run_queue = nullptr; }
 
+WorldScope::WorldScope(WaitedWorld& world) : world_(world) { expected().worlds.push_back(&world); }
+WorldScope::~WorldScope() { std::erase(expected().worlds, &world_); }
+
+const Clock& clock_of_waits() {
+  const auto& worlds = expected().worlds;
+  return worlds.empty() ? Clock::system() : worlds.back()->clock();
+}
+
 NoReentry::NoReentry() { ++expected().undisturbed; }
 NoReentry::~NoReentry() { --expected().undisturbed; }
 
 bool wait_until(const Ready& ready, TimePoint end) {
+  if (const auto& worlds = expected().worlds; !worlds.empty()) return worlds.back()->run_until(ready, end);
   if (!ready.is_set() && !frame().actor && !frame().callback) {
     const bool polls = Clock::system().now() - expected().last_end <= kSoon;
     if (const auto from = expected().from.lock()) {

@@ -37,6 +37,29 @@ class PollSource {
 /// What the current thread waits for next is likely to come by `from`, which is not kept alive.
 void expect_from(const std::shared_ptr<PollSource>& from);
 
+/// A simulation: its time passes, and things happen, only while a thread waits for one of them.
+class WaitedWorld {
+ public:
+  virtual ~WaitedWorld() = default;
+  /// Until `done`; false at `end` of its clock(). Throws if neither will come.
+  virtual bool run_until(const Ready& done, TimePoint end) = 0;
+  virtual const Clock& clock() const = 0;
+};
+
+/// While one is alive, its thread waits by that world; where there are several, by the youngest.
+class WorldScope {
+ public:
+  explicit WorldScope(WaitedWorld& world);
+  ~WorldScope();
+  WorldScope(const WorldScope&) = delete;
+
+ private:
+  WaitedWorld& world_;
+};
+
+/// The clock by which the current thread waits.
+const Clock& clock_of_waits();
+
 /// Waits; false at `end`. Outside actors and callbacks a thread whose last wait ended a moment ago polls
 /// before it sleeps: waking a thread that sleeps on an idle core costs 10 to 50 us, more than a short call
 /// takes. And it reads the connection on which the answer is expected, so that no other thread has to be

@@ -135,7 +135,13 @@ KeptLines kept_lines(uint64_t from) {
   return out;
 }
 
-void set_level(Level level) { logger().set_level(native(level)); }
+Level set_level(Level level) {
+  const auto before = logger().level();
+  logger().set_level(native(level));
+  for (const Level l : {Level::debug, Level::info, Level::warning, Level::error})
+    if (native(l) >= before) return l;
+  return Level::off;
+}
 void set_sink(void (*sink)(Level, const std::string&)) {
   Counted& all = counted();
   std::lock_guard lock(all.mutex);

@@ -30,7 +30,8 @@ inline constexpr size_t kKeptBytes = 1 << 20;
 /// The lines from number `from` on.
 KeptLines kept_lines(uint64_t from = 0);
 
-void set_level(Level level);
+/// From that level on; gives the one before.
+Level set_level(Level level);
 /// A capture for tests: receives every line that would be written instead of standard error until reset with
 /// nullptr. What came before it is forgotten.
 void set_sink(void (*sink)(Level, const std::string&));

@@ -6,22 +6,12 @@
 #include <string>
 
 #include "core/base/clock.h"
+#include "net/sim/link_faults.h"
 #include "net/transport.h"
 
 namespace troupe::internal::net {
 
-/// What a link does to messages. All random choices come from the network's seed.
-struct Faults {
-  Duration delay{0},
-      jitter{0};                ///< each message takes delay + [0, jitter); order within a connection is kept
-  double bytes_per_second = 0;  ///< 0: unlimited
-  double drop = 0;       ///< probability that a message is lost (the connection then breaks, as TCP's would)
-  double duplicate = 0;  ///< probability; for tests below the contract: delivered twice
-  double reorder = 0;    ///< probability that a message overtakes the one before; below the contract too
-  /// The connection makes good what the link does, as TCP does: what was lost is sent again after this time,
-  /// what comes twice is known by its number, what comes too early waits. 0: it does not.
-  Duration resend{0};
-};
+using Faults = LinkFaults;
 
 struct LinkCounters {
   uint64_t messages = 0, bytes = 0, dropped = 0, duplicated = 0, reordered = 0;
@@ -47,7 +37,8 @@ enum class InFlight {
 };
 
 /// Named nodes and the links between them. Two modes:
-///   * immediate (`virtual_time` false): no delay; a message is delivered on the thread that sends it, or after
+///   * immediate (`virtual_time` false): no delay; a message is delivered on the thread that sends it, or
+///   after
 ///     another one, while that thread is delivering it. This is what in-process clusters run on.
 ///   * virtual time: nothing moves until step() or run(); delivery order is a function of the seed alone.
 /// Tensors are copied on the way, as if they had crossed a process boundary; those of devices when either

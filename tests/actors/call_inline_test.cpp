@@ -1,14 +1,14 @@
 // Upper layers run an actor's own methods as part of their work in its mailbox.
 #include "actors/cell/call_inline.h"
+#include "actors/worker/worker.h"
 
 #include <catch2/catch.hpp>
 
 #include "tests/support/error_of.h"
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
-using testing::SimCluster;
 
 namespace {
 
@@ -45,12 +45,12 @@ void gradient(Actor& actor, internal::actors::Invocation& call) {
 }
 
 struct Fixture {
-  SimCluster cluster{1, 2, hosting<Scale>()};
+  SimulatedCluster cluster{1, 2, hosting<Scale>()};
   AnyRef scale;
   Fixture() {
     cluster.worker(1).add_actor_method("test.forward_to", forward_to);
     cluster.worker(1).add_actor_method("test.gradient", gradient);
-    scale = cluster.spawn<Scale>(0, 1);
+    scale = cluster.here(0).spawn<Scale>(1);
   }
   Result<Value> ask(const std::string& method, ValueList args) {
     return cluster.await(scale.call(method, std::move(args)));

@@ -7,13 +7,13 @@
 #include <thread>
 
 #include "actors/cell/this_call.h"
+#include "actors/worker/worker.h"
 #include "tests/support/error_of.h"
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
 using testing::error_of;
-using testing::SimCluster;
 using namespace std::chrono_literals;
 
 namespace {
@@ -64,12 +64,12 @@ struct Link : Actor {
 
 // Three workers in virtual time, with one node each.
 struct Chain {
-  SimCluster cluster;
+  SimulatedCluster cluster;
   std::vector<RRef<Link>> nodes;
   explicit Chain(uint64_t seed = 1, internal::net::Faults faults = {.delay = 1ms})
       : cluster(seed, 3, hosting<Link>()) {
     cluster.network().set_faults(faults);
-    for (size_t w = 0; w < 3; ++w) nodes.push_back(cluster.spawn<Link>(0, w));
+    for (size_t w = 0; w < 3; ++w) nodes.push_back(cluster.here(0).spawn<Link>(w));
     cluster.settle();
   }
   std::vector<RRef<Link>> after(size_t first) const {
@@ -275,7 +275,9 @@ TEST_CASE("a call that is dropped before it has started is not run", "[calls]") 
     auto busy = cluster->spawn<Busy>(where);
     const auto holds = busy.call<&Busy::holds>();
     started.wait();
-    { const auto dropped = busy.call<&Busy::count>(); }
+    {
+      const auto dropped = busy.call<&Busy::count>();
+    }
     const auto wanted = busy.call<&Busy::count>();
     go_on.count_down();
     CHECK(wanted.get() == 1);
@@ -297,7 +299,9 @@ TEST_CASE("an uncancellable call is run although its future went, was cancelled,
     };
     const auto holds = busy.call<&Busy::holds>();
     started.wait();
-    { const auto dropped = count(); }
+    {
+      const auto dropped = count();
+    }
     {
       const auto dropped = count().then([](const Value&) {});
     }

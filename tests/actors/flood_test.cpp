@@ -8,12 +8,11 @@
 #include "actors/cluster/quiesce.h"
 #include "actors/worker/worker.h"
 #include "tests/support/error_of.h"
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
 using testing::error_of;
-using testing::SimCluster;
 using namespace std::chrono_literals;
 
 namespace {
@@ -217,9 +216,9 @@ TEST_CASE("workers that flood each other, with calls inside calls, all come to a
 
 TEST_CASE("calls that wait for room end with their deadline, their caller's wish, and their worker",
           "[calls]") {
-  SimCluster cluster(1, 3, hosting<Sink>(), 60s, {.bytes = 6'000});
+  SimulatedCluster cluster(1, 3, hosting<Sink>(), {.limits = {.bytes = 6'000}});
   cluster.network().set_faults({.delay = 1ms});
-  auto sink = cluster.spawn<Sink>(0, 1), other = cluster.spawn<Sink>(0, 2);
+  auto sink = cluster.here(0).spawn<Sink>(1), other = cluster.here(0).spawn<Sink>(2);
   cluster.settle();
   const auto metrics = [&](const char* what) { return cluster.worker(0).metrics()[what]; };
   auto call = [&](Duration timeout) {
@@ -274,15 +273,15 @@ TEST_CASE("calls whose results stay wait in line for room, and their results are
   enum { read, shared, dropped, lost, interrupted };
   for (const int what : {read, shared, dropped, lost, interrupted}) {
     INFO(what);
-    SimCluster cluster(1, 3, hosting<Sink, Counted>(), 60s, {.bytes = 6'000});
+    SimulatedCluster cluster(1, 3, hosting<Sink, Counted>(), {.limits = {.bytes = 6'000}});
     cluster.network().set_faults({.delay = 1ms});
-    auto sink = cluster.spawn<Sink>(0, 1), other = cluster.spawn<Sink>(0, 2);
+    auto sink = cluster.here(0).spawn<Sink>(1), other = cluster.here(0).spawn<Sink>(2);
     cluster.settle();
     for (int64_t i = 0; i < 4; ++i) sink.tell<&Sink::takes>(i, zeros({kElements}));
     auto result = sink.remote<&Sink::takes>(4, zeros({kElements}));
     CHECK(cluster.worker(0).metrics()["pending_calls"] == 5);
     // Later numbers, and who got the reference, are there before the call.
-    auto made = cluster.spawn<Counted>(0, 1);
+    auto made = cluster.here(0).spawn<Counted>(1);
     auto second = sink.remote<&Sink::takes>(5, zeros({kElements}));
     std::optional<Future<int64_t>> answer;
     if (what == shared || what == interrupted) answer = other.call<&Sink::reads>(result);

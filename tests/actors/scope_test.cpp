@@ -1,12 +1,12 @@
 // Scopes that join the calls made in them.
 #include <catch2/catch.hpp>
 
+#include "actors/worker/worker.h"
 #include "tests/support/error_of.h"
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
-using testing::SimCluster;
 using namespace std::chrono_literals;
 
 namespace {
@@ -51,11 +51,11 @@ struct Part : Actor {
 };
 
 struct Fixture {
-  SimCluster cluster{1, 3, hosting<Part>()};
+  SimulatedCluster cluster{1, 3, hosting<Part>()};
   std::vector<RRef<Part>> parts;
   Fixture() {
     cluster.network().set_faults({.delay = 1ms});
-    for (size_t w = 0; w < 3; ++w) parts.push_back(cluster.spawn<Part>(0, w));
+    for (size_t w = 0; w < 3; ++w) parts.push_back(cluster.here(0).spawn<Part>(w));
     cluster.settle();
   }
   std::vector<int64_t> counts(size_t part) {

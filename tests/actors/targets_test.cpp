@@ -8,12 +8,11 @@
 #include "actors/worker/worker.h"
 #include "core/base/log.h"
 #include "tests/support/error_of.h"
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
 using testing::error_of;
-using testing::SimCluster;
 using namespace std::chrono_literals;
 
 namespace {
@@ -159,8 +158,8 @@ TEST_CASE("a future is no value: it can be neither sent inside something nor ret
 TEST_CASE(
     "the default deadline changes while the cluster runs, and calls in flight keep theirs, zero is none",
     "[calls]") {
-  SimCluster cluster(1, 2, hosting<Where>());
-  auto w = cluster.spawn<Where>(0, 1);
+  SimulatedCluster cluster(1, 2, hosting<Where>());
+  auto w = cluster.here(0).spawn<Where>(1);
   cluster.settle();
   auto& caller = cluster.worker(0);
   CHECK(caller.timeout() == 60s);
@@ -202,10 +201,10 @@ TEST_CASE("what a method throws is logged where it runs, whole", "[calls]") {
 
 TEST_CASE("a message without an answer goes twenty hops around a ring", "[calls]") {
   Lines lines;
-  SimCluster cluster(1, 4, hosting<Where>());
+  SimulatedCluster cluster(1, 4, hosting<Where>());
   {
     std::vector<RRef<Where>> ring;
-    for (size_t w = 0; w < 4; ++w) ring.push_back(cluster.spawn<Where>(0, w));
+    for (size_t w = 0; w < 4; ++w) ring.push_back(cluster.here(0).spawn<Where>(w));
     ring[0].tell<&Where::hop>(ring, 20);
     cluster.settle();
     int64_t seen = 0;

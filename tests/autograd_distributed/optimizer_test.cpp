@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "tests/support/error_of.h"
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
@@ -104,10 +104,10 @@ TEST_CASE("a step reports per actor who was updated and who failed, and its erro
 }
 
 TEST_CASE("a step whose owners die names them all, and the others have stepped, and step again") {
-  testing::SimCluster cluster(7, 4, hosting<TwoTensors>());
-  auto a = cluster.spawn<TwoTensors>(0, 1, int64_t{2}, true),
-       b = cluster.spawn<TwoTensors>(0, 2, int64_t{2}, true),
-       c = cluster.spawn<TwoTensors>(0, 3, int64_t{2}, true);
+  SimulatedCluster cluster(7, 4, hosting<TwoTensors>());
+  auto a = cluster.here(0).spawn<TwoTensors>(1, int64_t{2}, true),
+       b = cluster.here(0).spawn<TwoTensors>(2, int64_t{2}, true),
+       c = cluster.here(0).spawn<TwoTensors>(3, int64_t{2}, true);
   optim::Distributed<optim::SGD> optimizer({a, b, c}, {.lr = 0.25});
   for (const bool dead : {false, true}) {
     autograd::Context context(cluster.worker(0));

@@ -2,10 +2,11 @@
 // that are actors, errors, and results that nobody wants.
 #include <catch2/catch.hpp>
 
+#include "actors/worker/worker.h"
 #include "core/base/log.h"
 #include "tests/support/derivative_programs.h"
 #include "tests/support/seeds.h"
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -97,7 +98,7 @@ struct Played {
 
 // `dies`: the event before which the victim dies; negative: never.
 Played play_straight(uint64_t seed, int dies, size_t victim) {
-  SimCluster cluster(seed, 5, hosting<Weighted, Relay>());
+  SimulatedCluster cluster(seed, 5, hosting<Weighted, Relay>());
   cluster.network().set_faults({.delay = 1ms, .jitter = seed % 2 ? 2ms : 0ms});
   Played out;
   const auto wait = [&](const auto& future) {
@@ -112,11 +113,11 @@ Played play_straight(uint64_t seed, int dies, size_t victim) {
   {
     autograd::Context context(cluster.worker(0));
     std::vector<RRef<Relay>> relays;
-    for (size_t w = 1; w < 5; ++w) relays.push_back(cluster.spawn<Relay>(0, w));
+    for (size_t w = 1; w < 5; ++w) relays.push_back(cluster.here(0).spawn<Relay>(w));
     OnRelays world(
         context,
         [&](WorkerId on, int64_t start, bool hooked) {
-          return cluster.spawn<Weighted>(0, size_t(on), start, hooked);
+          return cluster.here(0).spawn<Weighted>(size_t(on), start, hooked);
         },
         wait, relays);
     try {

@@ -2,11 +2,11 @@
 // the way through the caller.
 #include <catch2/catch.hpp>
 
-#include "tests/support/sim_cluster.h"
+#include "actors/worker/worker.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
-using namespace troupe::testing;
 using namespace std::chrono_literals;
 
 namespace {
@@ -74,8 +74,8 @@ struct Scene {
   Scene() : cluster(7, 5, hosting<Layer>()) {
     network = &cluster.network();
     cluster.network().set_faults({.delay = 1ms, .jitter = 1ms});
-    for (size_t w = 1; w < 5; ++w) s.push_back(cluster.spawn<Layer>(0, w, 0.3 * double(w)));
-    also = cluster.spawn<Layer>(0, 1, 0.7);
+    for (size_t w = 1; w < 5; ++w) s.push_back(cluster.here(0).spawn<Layer>(w, 0.3 * double(w)));
+    also = cluster.here(0).spawn<Layer>(1, 0.7);
     for (auto& a : s) (void)cluster.await(a.ready());
   }
   template <class T>
@@ -137,7 +137,7 @@ struct Scene {
       CHECK(count(what) == 0);
     }
   }
-  SimCluster cluster;
+  SimulatedCluster cluster;
   std::vector<RRef<Layer>> s;
   RRef<Layer> also;  // on w1
 };

@@ -2,12 +2,11 @@
 #include <catch2/catch.hpp>
 
 #include "tests/support/nothing_left.h"
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
 using testing::nothing_left;
-using testing::SimCluster;
 
 namespace {
 
@@ -70,8 +69,8 @@ TEST_CASE("of five results of one call three are used") {
 }
 
 TEST_CASE("a worker that has died since is no matter to a pass that does not need its result") {
-  SimCluster cluster(1, 3, hosting<Scale>());
-  auto a = cluster.spawn<Scale>(0, 1, 2.0), b = cluster.spawn<Scale>(0, 2, 3.0);
+  SimulatedCluster cluster(1, 3, hosting<Scale>());
+  auto a = cluster.here(0).spawn<Scale>(1, 2.0), b = cluster.here(0).spawn<Scale>(2, 3.0);
   autograd::Context context(cluster.worker(0));
   const Tensor x = leaf(7);
   Tensor unused = cluster.await(b.call<&Scale::forward>(x)).value();

@@ -1,18 +1,18 @@
 // Groups of workers: sums over messages, in this process and on the simulated network.
 #include "collective/group.h"
+#include "actors/worker/worker.h"
 
 #include <catch2/catch.hpp>
 
 #include "collective/schedule/schedule.h"
 #include "tests/support/error_of.h"
 #include "tests/support/eventually.h"
-#include "tests/support/sim_cluster.h"
 #include "troupe/profile.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
 using testing::error_of;
-using testing::SimCluster;
 using namespace std::chrono_literals;
 using Catch::Contains;
 
@@ -112,7 +112,7 @@ std::vector<Place> places(int n) {
 }
 
 // For a while, and not until deadlines pass.
-void run(SimCluster& cluster) { cluster.network().run(100ms); }
+void run(SimulatedCluster& cluster) { cluster.network().run(100ms); }
 
 }  // namespace
 
@@ -228,10 +228,10 @@ TEST_CASE("members that bring different things are told what two of them brought
 }
 
 TEST_CASE("a member that does not come is named when the time is over") {
-  SimCluster cluster(1, 3, hosting<Summer>());
+  SimulatedCluster cluster(1, 3, hosting<Summer>());
   const Group group(cluster.worker(0), {"w0", "w1", "w2"});
-  const auto a = cluster.spawn<Summer>(0, 0), b = cluster.spawn<Summer>(0, 1),
-             c = cluster.spawn<Summer>(0, 2);
+  const auto a = cluster.here(0).spawn<Summer>(0), b = cluster.here(0).spawn<Summer>(1),
+             c = cluster.here(0).spawn<Summer>(2);
   const auto start = cluster.now();
   const auto late = a.call<&Summer::sum_within>(group, ones({2}), 5.0);
   const auto other = b.call<&Summer::sum_within>(group, ones({2}), 30.0);
@@ -254,9 +254,9 @@ TEST_CASE("a member that does not come is named when the time is over") {
 }
 
 TEST_CASE("a worker that dies is named at all members, the group is over, and one of the others works") {
-  SimCluster cluster(2, 3, hosting<Summer>());
+  SimulatedCluster cluster(2, 3, hosting<Summer>());
   const Group group(cluster.worker(0), {"w0", "w1", "w2"}), rest(cluster.worker(0), {"w0", "w1"});
-  const auto a = cluster.spawn<Summer>(0, 0), b = cluster.spawn<Summer>(0, 1);
+  const auto a = cluster.here(0).spawn<Summer>(0), b = cluster.here(0).spawn<Summer>(1);
   const auto at_a = a.call<&Summer::sum>(group, ones({2}), ""),
              at_b = b.call<&Summer::sum>(group, ones({2}), "");
   const auto waits = [&](size_t w) { return cluster.worker(w).metrics().at("collectives") == 1; };
@@ -295,10 +295,10 @@ TEST_CASE("what is no group, and no tensor to sum, is refused") {
 }
 
 TEST_CASE("who cancels an operation, or the call that waits for it, ends it for all") {
-  SimCluster cluster(3, 3, hosting<Summer>());
+  SimulatedCluster cluster(3, 3, hosting<Summer>());
   const Group group(cluster.worker(0), {"w0", "w1", "w2"});
-  const auto a = cluster.spawn<Summer>(0, 0), b = cluster.spawn<Summer>(0, 1),
-             c = cluster.spawn<Summer>(0, 2);
+  const auto a = cluster.here(0).spawn<Summer>(0), b = cluster.here(0).spawn<Summer>(1),
+             c = cluster.here(0).spawn<Summer>(2);
   const auto others_hear = [&](const Future<Tensor>& one, const Future<Tensor>& two) {
     for (const auto& sum : {one, two}) {
       const auto r = cluster.await(sum);
@@ -345,9 +345,9 @@ TEST_CASE("a profile has the operations of groups, at each member") {
 }
 
 TEST_CASE("what a member gives up fails on all at once, on those that call it later as well") {
-  SimCluster cluster(5, 3, hosting<Summer>());
+  SimulatedCluster cluster(5, 3, hosting<Summer>());
   std::vector<RRef<Summer>> members;
-  for (int w = 0; w < 3; ++w) members.push_back(cluster.spawn<Summer>(0, w));
+  for (int w = 0; w < 3; ++w) members.push_back(cluster.here(0).spawn<Summer>(w));
   const Group group(members);
   const auto waits = members[0].call<&Summer::once>(group, ones({2}), "t");
   run(cluster);
@@ -368,9 +368,9 @@ TEST_CASE("what a member gives up fails on all at once, on those that call it la
 }
 
 TEST_CASE("members send each other tensors by tags, whoever asks first") {
-  SimCluster cluster(4, 2, hosting<Summer>());
-  const auto a = cluster.spawn<Summer>(0, 0), b = cluster.spawn<Summer>(0, 1),
-             same = cluster.spawn<Summer>(0, 1);
+  SimulatedCluster cluster(4, 2, hosting<Summer>());
+  const auto a = cluster.here(0).spawn<Summer>(0), b = cluster.here(0).spawn<Summer>(1),
+             same = cluster.here(0).spawn<Summer>(1);
   const Group group(std::vector{a, b, same});
   const auto first = a.call<&Summer::send>(group, tensor({1.0}), 1, "x"),
              second = a.call<&Summer::send>(group, tensor({2.0}), 1, "x"),

@@ -5,13 +5,13 @@
 #include <cstdio>
 #include <set>
 
+#include "actors/worker/worker.h"
 #include "collective/schedule/choice.h"
-#include "tests/support/sim_cluster.h"
 #include "troupe/groups.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
-using namespace troupe::testing;
 using namespace std::chrono_literals;
 using Catch::Contains;
 using internal::collective::Collective;
@@ -65,9 +65,9 @@ struct Summer : Actor {
 struct OnHosts {
   explicit OnHosts(const std::vector<size_t>& ranks, uint64_t seed = 1)
       : hosts(names(ranks)),
-        sim(seed, static_cast<int>(hosts.size()), hosting<Summer>(), 60s, {}, hosts),
+        sim(seed, static_cast<int>(hosts.size()), hosting<Summer>(), {.hosts = hosts}),
         on{ranks.size(), std::ranges::min(ranks), std::ranges::max(ranks)} {
-    for (size_t r = 0; r < size(); ++r) members.push_back(sim.spawn<Summer>(0, r));
+    for (size_t r = 0; r < size(); ++r) members.push_back(sim.here(0).spawn<Summer>(r));
     group = Group(members);
     sim.settle();
   }
@@ -116,7 +116,7 @@ struct OnHosts {
   }
 
   const std::vector<std::string> hosts;
-  SimCluster sim;
+  SimulatedCluster sim;
   const HostCounts on;
   std::vector<RRef<Summer>> members;
   Group group;

@@ -4,12 +4,11 @@
 #include <algorithm>
 
 #include "tests/support/error_of.h"
-#include "tests/support/sim_cluster.h"
 #include "troupe/groups.h"
+#include "troupe/simulated/simulated_cluster.h"
 
 using namespace troupe;
 using testing::error_of;
-using testing::SimCluster;
 using namespace std::chrono_literals;
 using Catch::Contains;
 
@@ -104,17 +103,15 @@ TEST_CASE("a mesh of all workers, and what is none") {
   CHECK_THAT(error_of([&] { (void)mesh.size("tp"); }).what(),
              Contains("there is no dimension tp. There are: dp 2 x pp 2"));
   CHECK_THAT(error_of([&] { (void)mesh["dp"]; }).what(), Contains("call it in a method of an actor"));
-  CHECK_THAT(error_of([&] {
-               (void)mesh.all().subset({0, 4}, "");
-             }).what(),
+  CHECK_THAT(error_of([&] { (void)mesh.all().subset({0, 4}, ""); }).what(),
              Contains("rank 4 of a group of 4"));
   CHECK_THAT(error_of([&] { (void)mesh.all().subset({1, 1}, ""); }).what(), Contains("w1) is there twice"));
 }
 
 TEST_CASE("nobody passes a barrier of all, of disjoint groups or of one before all have come") {
-  SimCluster cluster(6, 3, hosting<Cell>());
+  SimulatedCluster cluster(6, 3, hosting<Cell>());
   std::vector<RRef<Cell>> cells;  // three on each worker
-  for (int i = 0; i < 9; ++i) cells.push_back(cluster.spawn<Cell>(0, i % 3));
+  for (int i = 0; i < 9; ++i) cells.push_back(cluster.here(0).spawn<Cell>(i % 3));
   const Mesh mesh(Group(cells), {{"row", 3}, {"column", 3}});
   const auto rows = mesh.groups("column");  // those of a row differ in the column
   std::vector<Future<void>> own, all;
@@ -148,9 +145,9 @@ TEST_CASE("a member calls the others, and waits for them, while it takes part it
 }
 
 TEST_CASE("those that are left go on as a group of their own") {
-  SimCluster cluster(5, 3, hosting<Cell>());
+  SimulatedCluster cluster(5, 3, hosting<Cell>());
   std::vector<RRef<Cell>> cells;
-  for (int w = 0; w < 3; ++w) cells.push_back(cluster.spawn<Cell>(0, w));
+  for (int w = 0; w < 3; ++w) cells.push_back(cluster.here(0).spawn<Cell>(w));
   const Group group(cells);
   const auto a = cells[0].call<&Cell::among_survivors>(group, ones({2})),
              b = cells[1].call<&Cell::among_survivors>(group, ones({2}));

@@ -2,8 +2,9 @@
 #include <functional>
 #include <map>
 
+#include "actors/worker/worker.h"
 #include "tests/contract/groups.h"
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -63,23 +64,17 @@ std::vector<Wrong> wrong_calls() {
       {"a mean of integers", "a mean of int64", all_reduce,
        [](G g, Tensor x, O o) { return g.all_reduce(x.to(int64), with_op(o, ReduceOp::mean)); }},
       {"rows of a sum", "leave out .rows", all_reduce,
-       [](G g, Tensor x, O o) {
-         return g.all_reduce(x, with_rows(o, {1, 1, 1}));
-       }},
+       [](G g, Tensor x, O o) { return g.all_reduce(x, with_rows(o, {1, 1, 1})); }},
       {"a root", "root is rank 3", reduce, [](G g, Tensor x, O o) { return g.reduce(x, 3, o); }},
       {"rows", ".rows = {1, 1, 2}", reduce_scatter,
-       [](G g, Tensor x, O o) {
-         return g.reduce_scatter(x, with_rows(o, {1, 1, 2}));
-       }},
+       [](G g, Tensor x, O o) { return g.reduce_scatter(x, with_rows(o, {1, 1, 2})); }},
       {"a root", "root is rank 3", broadcast, [](G g, Tensor x, O o) { return g.broadcast(x, 3, o); }},
       {"a root", "root is rank 3", scatter, [](G g, Tensor x, O o) { return g.scatter(x, 3, o); }},
       {"a reduction", "nothing is reduced", gather,
        [](G g, Tensor x, O o) { return g.gather(x, 0, with_op(o, ReduceOp::max)); }},
       {"undefined", "undefined", gather, [](G g, Tensor, O o) { return g.gather(Tensor(), 0, o); }},
       {"rows", "rank 1 brings 3 rows", told,
-       [](G g, Tensor x, O o) {
-         return g.all_gather(x, with_rows(o, {2, 2, 2}));
-       }},
+       [](G g, Tensor x, O o) { return g.all_gather(x, with_rows(o, {2, 2, 2})); }},
       {"undefined", "undefined", all_gather, [](G g, Tensor, O o) { return g.all_gather(Tensor(), o); }},
       {"too few", "1 tensors for 3 ranks", all_to_all,
        [](G g, Tensor x, O o) { return g.all_to_all(Tensors{x}, o); }},
@@ -113,7 +108,7 @@ struct Caller : Actor {
   static constexpr auto remote = methods<&Caller::run>;
 };
 
-void check_all(SimCluster& cluster, const std::vector<RRef<Caller>>& members,
+void check_all(SimulatedCluster& cluster, const std::vector<RRef<Caller>>& members,
                const std::function<Group(std::string)>& group_of) {
   const auto calls = wrong_calls();
   for (const CollectiveOptions& options : {CollectiveOptions{}, CollectiveOptions{.tag = "t"},
@@ -148,13 +143,12 @@ void check_all(SimCluster& cluster, const std::vector<RRef<Caller>>& members,
 }  // namespace
 
 TEST_CASE("what is refused on one rank fails on all at once, and the next calls are those of one step") {
-  SimCluster cluster(1, 3, hosting<Caller>());
+  SimulatedCluster cluster(1, 3, hosting<Caller>());
   std::vector<RRef<Caller>> members;
-  for (size_t w = 0; w < 3; ++w) members.push_back(cluster.spawn<Caller>(0, w));
+  for (size_t w = 0; w < 3; ++w) members.push_back(cluster.here(0).spawn<Caller>(w));
   SECTION("of workers") {
-    check_all(cluster, members, [&](std::string name) {
-      return Group(cluster.worker(0), {"w0", "w1", "w2"}, name);
-    });
+    check_all(cluster, members,
+              [&](std::string name) { return Group(cluster.worker(0), {"w0", "w1", "w2"}, name); });
   }
   SECTION("of actors") {
     check_all(cluster, members, [&](std::string name) { return Group(members, name); });
@@ -163,9 +157,9 @@ TEST_CASE("what is refused on one rank fails on all at once, and the next calls 
 
 TEST_CASE("a deadline names the operation that was called, whatever is done for it first") {
   for (const bool cancels : {false, true}) {
-    SimCluster cluster(2, 3, hosting<RankActor>());
+    SimulatedCluster cluster(2, 3, hosting<RankActor>());
     std::vector<RRef<RankActor>> members;
-    for (size_t w = 0; w < 3; ++w) members.push_back(cluster.spawn<RankActor>(0, w));
+    for (size_t w = 0; w < 3; ++w) members.push_back(cluster.here(0).spawn<RankActor>(w));
     for (const std::string what : {"all_reduce", "reduce", "reduce_scatter", "broadcast", "scatter", "gather",
                                    "all_gather", "all_to_all", "barrier"}) {
       CAPTURE(what);

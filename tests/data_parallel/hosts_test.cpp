@@ -5,12 +5,11 @@
 #include <optional>
 
 #include "autograd/distributed/optim/distributed_optimizer.h"
-#include "tests/support/sim_cluster.h"
 #include "troupe/replicas.h"
+#include "troupe/simulated/simulated_cluster.h"
 
 using namespace troupe;
 using namespace troupe::parallel;
-using testing::SimCluster;
 
 namespace {
 
@@ -49,7 +48,7 @@ struct Trained {
 
 // Worker 0 drives, on a host of its own.
 Trained train(Shard shard, const std::vector<std::string>& hosts) {
-  SimCluster cluster(1, 5, hosting<HostActor>(), std::chrono::seconds(60), {}, hosts);
+  SimulatedCluster cluster(1, 5, hosting<HostActor>(), {.hosts = hosts});
   Trained all;
   const auto sent = [&] {
     uint64_t bytes = 0;
@@ -59,7 +58,7 @@ Trained train(Shard shard, const std::vector<std::string>& hosts) {
   };
   {
     std::vector<RRef<HostActor>> replicas;
-    for (size_t r = 1; r <= 4; ++r) replicas.push_back(cluster.spawn<HostActor>(0, r));
+    for (size_t r = 1; r <= 4; ++r) replicas.push_back(cluster.here(0).spawn<HostActor>(r));
     DataParallel<HostActor> net(replicas, DataParallelOptions{.shard = shard});
     cluster.await(net.ready()).value();
     optim::Distributed<optim::Adam> optimizer(net, optim::AdamOptions{.lr = 1e-3});

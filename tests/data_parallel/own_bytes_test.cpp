@@ -5,12 +5,11 @@
 
 #include "autograd/distributed/optim/distributed_optimizer.h"
 #include "ops/random.h"
-#include "tests/support/sim_cluster.h"
 #include "troupe/replicas.h"
+#include "troupe/simulated/simulated_cluster.h"
 
 using namespace troupe;
 using namespace troupe::parallel;
-using testing::SimCluster;
 
 namespace {
 
@@ -26,12 +25,12 @@ struct WideActor : nn::ModuleActor<WideNet> {
 constexpr double kWhole = 4. * (256 * 512 + 512 + 512 * 64 + 64);  // bytes of the model
 
 struct WideWorld {
-  SimCluster cluster;
+  SimulatedCluster cluster;
   std::optional<DataParallel<WideActor>> net;
   std::optional<optim::Distributed<optim::SGD>> optimizer;
   WideWorld(size_t n, const DataParallelOptions& options) : cluster(1, int(n) + 1, hosting<WideActor>()) {
     std::vector<RRef<WideActor>> all;
-    for (size_t r = 0; r < n; ++r) all.push_back(cluster.spawn<WideActor>(0, r + 1));
+    for (size_t r = 0; r < n; ++r) all.push_back(cluster.here(0).spawn<WideActor>(r + 1));
     net.emplace(all, options);
     cluster.await(net->ready()).value();
     optimizer.emplace(*net, optim::SGDOptions{.lr = 1e-3});

@@ -10,8 +10,8 @@
 #include "tests/support/error_of.h"
 #include "tests/support/near.h"
 #include "tests/support/nothing_left.h"
-#include "tests/support/sim_cluster.h"
 #include "troupe/replicas.h"
+#include "troupe/simulated/simulated_cluster.h"
 
 using namespace troupe;
 using namespace troupe::parallel;
@@ -20,7 +20,6 @@ using Catch::EndsWith;
 using testing::difference;
 using testing::error_of;
 using testing::nothing_left;
-using testing::SimCluster;
 
 namespace {
 

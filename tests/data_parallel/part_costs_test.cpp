@@ -3,17 +3,17 @@
 #include <deque>
 #include <optional>
 
+#include "actors/worker/worker.h"
 #include "core/memory/cpu_allocator.h"
 #include "tests/data_parallel/parts.h"
 #include "tests/support/error_of.h"
-#include "tests/support/sim_cluster.h"
 #include "troupe/replicas.h"
+#include "troupe/simulated/simulated_cluster.h"
 
 using namespace troupe;
 using namespace troupe::parallel;
 using Catch::Contains;
 using testing::error_of;
-using testing::SimCluster;
 using testing::wave;
 
 namespace {
@@ -127,13 +127,13 @@ namespace {
 
 // On the simulated network.
 struct Simulated {
-  SimCluster cluster;
+  SimulatedCluster cluster;
   std::optional<DataParallel<WideActor>> net;
   std::optional<optim::Distributed<optim::SGD>> optimizer;
   explicit Simulated(size_t n, Per gather = Per::use, Per reduce = Per::use)
       : cluster(1, int(n) + 1, hosting<WideActor>()) {
     std::vector<RRef<WideActor>> all;
-    for (size_t r = 0; r < n; ++r) all.push_back(cluster.spawn<WideActor>(0, r + 1));
+    for (size_t r = 0; r < n; ++r) all.push_back(cluster.here(0).spawn<WideActor>(r + 1));
     net.emplace(all, DataParallelOptions{.shard = Shard::all, .gather = gather, .reduce = reduce});
     cluster.await(net->ready()).value();
     optimizer.emplace(*net, optim::SGDOptions{.lr = 0.1});

@@ -7,8 +7,8 @@
 #include "tests/data_parallel/parts.h"
 #include "tests/support/error_of.h"
 #include "tests/support/nothing_left.h"
-#include "tests/support/sim_cluster.h"
 #include "troupe/replicas.h"
+#include "troupe/simulated/simulated_cluster.h"
 
 using namespace troupe;
 using namespace troupe::parallel;
@@ -16,7 +16,6 @@ using Catch::Contains;
 using testing::error_of;
 using testing::kWays;
 using testing::nothing_left;
-using testing::SimCluster;
 using testing::wave;
 
 namespace {
@@ -301,9 +300,9 @@ TEST_CASE("a part that no replica calls has no gradients") {
 }
 
 TEST_CASE("a part that one replica does not call is named, with the replica") {
-  SimCluster cluster(1, 3, hosting<PartsActor>());
+  SimulatedCluster cluster(1, 3, hosting<PartsActor>());
   std::vector<RRef<PartsActor>> all;
-  for (size_t r = 0; r < 2; ++r) all.push_back(cluster.spawn<PartsActor>(0, r + 1));
+  for (size_t r = 0; r < 2; ++r) all.push_back(cluster.here(0).spawn<PartsActor>(r + 1));
   std::optional<DataParallel<PartsActor>> net;
   net.emplace(all, DataParallelOptions{.shard = Shard::all});
   cluster.await(net->ready()).value();

@@ -3,7 +3,7 @@
 
 #include "tests/data_parallel/reducer_world.h"
 #include "tests/support/error_of.h"
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 
 using namespace troupe;
 using namespace troupe::parallel;
@@ -175,9 +175,9 @@ struct Wide : Actor {
 
 TEST_CASE("each member sends as much as a ring would, and nothing goes through the driver") {
   const size_t n = GENERATE(2, 4);
-  SimCluster cluster(1, int(n) + 1, hosting<Wide>());
+  SimulatedCluster cluster(1, int(n) + 1, hosting<Wide>());
   std::vector<RRef<Wide>> members;
-  for (size_t r = 0; r < n; ++r) members.push_back(cluster.spawn<Wide>(0, r + 1));
+  for (size_t r = 0; r < n; ++r) members.push_back(cluster.here(0).spawn<Wide>(r + 1));
   const Group group(members);
   for (auto& m : members) cluster.await(m.call<&Wide::join>(group)).value();
   const auto pass = [&] {

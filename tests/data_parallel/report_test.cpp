@@ -4,13 +4,12 @@
 #include <optional>
 
 #include "autograd/distributed/optim/distributed_optimizer.h"
-#include "tests/support/sim_cluster.h"
 #include "troupe/replicas.h"
+#include "troupe/simulated/simulated_cluster.h"
 
 using namespace troupe;
 using namespace troupe::parallel;
 using Catch::Contains;
-using testing::SimCluster;
 
 namespace {
 
@@ -42,13 +41,13 @@ struct ReportActor : nn::ModuleActor<ReportNet> {
 };
 
 struct ReportWorld {
-  SimCluster cluster;
+  SimulatedCluster cluster;
   std::optional<DataParallel<ReportActor>> net;
   std::optional<optim::Distributed<optim::Adam>> optimizer;
   ReportWorld(size_t n, Shard shard, Per per, int64_t frozen = 0)
       : cluster(1, int(n) + 1, hosting<ReportActor>()) {
     std::vector<RRef<ReportActor>> all;
-    for (size_t r = 0; r < n; ++r) all.push_back(cluster.spawn<ReportActor>(0, r + 1, frozen));
+    for (size_t r = 0; r < n; ++r) all.push_back(cluster.here(0).spawn<ReportActor>(r + 1, frozen));
     net.emplace(all, DataParallelOptions{.shard = shard, .gather = per, .reduce = per});
     cluster.await(net->ready()).value();
     optimizer.emplace(*net, optim::AdamOptions{.lr = 1e-3});

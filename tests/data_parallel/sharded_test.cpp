@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "actors/worker/worker.h"
 #include "autograd/distributed/optim/distributed_optimizer.h"
 #include "core/memory/cpu_allocator.h"
 #include "parallel/sharded/bucket_cuts.h"
@@ -11,8 +12,8 @@
 #include "tests/support/folder.h"
 #include "tests/support/near.h"
 #include "tests/support/nothing_left.h"
-#include "tests/support/sim_cluster.h"
 #include "troupe/replicas.h"
+#include "troupe/simulated/simulated_cluster.h"
 
 using namespace troupe;
 using namespace troupe::parallel;
@@ -20,7 +21,6 @@ using Catch::Contains;
 using testing::difference;
 using testing::error_of;
 using testing::nothing_left;
-using testing::SimCluster;
 
 namespace {
 
@@ -384,10 +384,10 @@ struct Member : Actor {
 };
 
 struct Members {
-  SimCluster cluster;
+  SimulatedCluster cluster;
   std::vector<RRef<Member>> all;
   Members(size_t n, Shard shard) : cluster(1, int(n) + 1, hosting<Member>()) {
-    for (size_t r = 0; r < n; ++r) all.push_back(cluster.spawn<Member>(0, r + 1));
+    for (size_t r = 0; r < n; ++r) all.push_back(cluster.here(0).spawn<Member>(r + 1));
     const Group group(all);
     for (auto& m : all) cluster.await(m.call<&Member::join>(group, int64_t(shard))).value();
   }

@@ -44,6 +44,20 @@ def same_alone_and_apart(prefix, program, kind):
     print(program.name, "with", kind, "library: ok")
 
 
+def simulated_finds(program):
+    """A planted bug, and the same one again by the line that the program prints."""
+    said = run(program)
+    line = re.search(r"again: TROUPE_SIMULATED='(once \d+[^']*)'", said)
+    if not said.startswith("1 fault: ") or "counted 2 times" not in said or not line:
+        sys.exit(f"{program} printed\n{said}\nexpected one fault, by which something is counted 2 times")
+    environment["TROUPE_SIMULATED"] = line[1]
+    again = run(program)
+    del environment["TROUPE_SIMULATED"]
+    if "counted 2 times" not in again:
+        sys.exit(f"{program} with {line[0]} printed\n{again}")
+    print(program.name, "finds its bug: ok")
+
+
 with tempfile.TemporaryDirectory(prefix="troupe-install-") as folder:
     root = pathlib.Path(folder)
     prefix = root / "troupe"
@@ -57,6 +71,7 @@ with tempfile.TemporaryDirectory(prefix="troupe-install-") as folder:
         built = made(here / "projects", prefix, compiler, root / "projects")
         for program in ("experts", "mixed", "own_function", "quickstart"):
             same_alone_and_apart(prefix, built / program, kind)
+        simulated_finds(built / "simulated")
     if other and shutil.which(other):
         same_alone_and_apart(prefix, made(pathlib.Path(source) / "examples/starter", prefix, other, root / "other") / "starter", "static")
     if shutil.which("pkg-config"):

@@ -1,12 +1,13 @@
 // A served model answers several clients, whatever becomes of them.
+#include "actors/worker/worker.h"
 #include "llm/serve_model.h"
 
 #include <catch2/catch.hpp>
 
 #include "tests/llm/models.h"
 #include "tests/support/error_of.h"
-#include "tests/support/sim_cluster.h"
 #include "troupe/llm.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
@@ -103,14 +104,14 @@ TEST_CASE(
     CAPTURE(seed, dies, victim);
     auto types = hosting<ServedClient>();
     for (auto& type : llm::builtin_actors()) types.push_back(type);
-    SimCluster cluster(seed, 5, types);
+    SimulatedCluster cluster(seed, 5, types);
     cluster.network().set_faults({.delay = 1ms, .jitter = seed % 2 ? 2ms : 0ms});
     manual_seed(3);
     const Mesh mesh(cluster.worker(0), {{"tp", 2}}, {1, 2});
-    auto server = cluster.spawn<llm::ModelServer>(0, 1, mesh, options,
-                                                  llm::BatchLimits{.cache = {.pages = 8, .page_size = 2}});
-    const auto lost = cluster.spawn<ServedClient>(0, 3, server),
-               other = cluster.spawn<ServedClient>(0, 4, server);
+    auto server = cluster.here(0).spawn<llm::ModelServer>(
+        1, mesh, options, llm::BatchLimits{.cache = {.pages = 8, .page_size = 2}});
+    const auto lost = cluster.here(0).spawn<ServedClient>(3, server),
+               other = cluster.here(0).spawn<ServedClient>(4, server);
     const auto first = lost.with_timeout(0s).call<&ServedClient::write>(uint64_t{1}, prompt, int64_t{12});
     const auto second = other.with_timeout(0s).call<&ServedClient::write>(uint64_t{2}, prompt, int64_t{8});
     int events = 0;
@@ -143,10 +144,9 @@ TEST_CASE(
 TEST_CASE("what a server cannot write is refused, by name") {
   const auto cluster = Cluster::in_process(2);
   const llm::ServedModel model = serve(*cluster, {"w1"}, {.limits = {.cache = {.pages = 2, .page_size = 4}}});
-  CHECK_THAT(error_of([&] {
-               model.generate(cluster->here(), {1, 2, 3}, {.max_new_tokens = 9}).rest();
-             }).what(),
-             Catch::Contains("more than the cache, 2 pages of 4"));
+  CHECK_THAT(
+      error_of([&] { model.generate(cluster->here(), {1, 2, 3}, {.max_new_tokens = 9}).rest(); }).what(),
+      Catch::Contains("more than the cache, 2 pages of 4"));
   CHECK_THAT(error_of([&] {
                llm::serve_model(cluster->here(), Mesh(*cluster, {{"pp", 1}}, {"w1"}), model_folder("llama"));
              }).what(),

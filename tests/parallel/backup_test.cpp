@@ -3,6 +3,7 @@
 
 #include "parallel/server/served_table.h"
 #include "parallel/server/table.h"
+#include "rref/ref_table.h"
 #include "tests/parallel/hands.h"
 #include "tests/support/error_of.h"
 
@@ -51,7 +52,7 @@ struct Walker : Actor {
 // The driver on w0, servers on w1, their backup on w2, trainers on w3 and w4.
 struct BackedScene {
   explicit BackedScene(const std::string& policy, int64_t blocks = 2)
-      : cluster(1, 5, hosting<Server, Table, Walker>(), 0s) {
+      : cluster(1, 5, hosting<Server, Table, Walker>(), {.timeout = 0s}) {
     cluster.network().set_faults({.delay = 1ms});
     ServerOptions options = with_policy(policy, 2);
     options.optimizer = "adam", options.backup = "w2";
@@ -59,7 +60,7 @@ struct BackedScene {
     const Tensor start = ones({8});
     served = serve(here(), {"w1"}, {start}, options, {.bytes = 32 / blocks});
     for (int64_t i = 0; i < 2; ++i)
-      walkers.push_back(cluster.spawn<Walker>(0, static_cast<size_t>(3 + i), served, i));
+      walkers.push_back(cluster.here(0).spawn<Walker>(static_cast<size_t>(3 + i), served, i));
   }
   Here here() { return Here(internal::rref::RefTable::of(cluster.worker(0))); }
   // Both walk to the end; `victim` dies at the n-th event of that. False: it is over before.
@@ -84,7 +85,7 @@ struct BackedScene {
     return all;
   }
   std::vector<ServerReport> reports() { return cluster.await(report(served)).value(); }
-  SimCluster cluster;
+  SimulatedCluster cluster;
   Served served;
   std::vector<RRef<Walker>> walkers;
 };

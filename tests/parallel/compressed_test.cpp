@@ -8,7 +8,7 @@
 #include "tests/support/error_of.h"
 #include "tests/support/near.h"
 #include "tests/support/nothing_left.h"
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
@@ -64,7 +64,7 @@ struct TableHand : Actor {
 // The driver on w0, servers on w1, the trainer on w2.
 struct Scene {
   explicit Scene(const internal::net::Faults& faults = {.delay = 1ms})
-      : cluster(1, 3, hosting<Server, Table, Hand, TableHand>(), 0s) {
+      : cluster(1, 3, hosting<Server, Table, Hand, TableHand>(), {.timeout = 0s}) {
     cluster.network().set_faults(faults);
   }
   Here here() { return Here(internal::rref::RefTable::of(cluster.worker(0))); }
@@ -74,7 +74,7 @@ struct Scene {
   auto await(const F& future) {
     return cluster.await(future).value();
   }
-  SimCluster cluster;
+  SimulatedCluster cluster;
 };
 
 void check_bytes(double got, double formula) {
@@ -96,7 +96,7 @@ TEST_CASE("pushes and pulls take the bytes of the formula, and at most 2 % more,
       INFO("pull " << pull << ", push " << push << ", push_pull " << together);
       Scene s;
       const Served served = serve(s.here(), {"w1"}, {zeros({kElements})}, with(pull, push));
-      const auto hand = s.cluster.spawn<Hand>(0, 2, served);
+      const auto hand = s.cluster.here(0).spawn<Hand>(2, served);
       s.await(hand.call<&Hand::pull>());
       const double up = s.up(), down = s.down();
       const Tensor gradient = some({kElements}, 1);
@@ -123,7 +123,7 @@ TEST_CASE("a table's pulls and pushes take the bytes of the distinct rows and of
     INFO(how);
     Scene s;
     const ServedTable table = serve_table(s.here(), {"w1", "w1"}, kRows, kWidth, with(how, how));
-    const auto hand = s.cluster.spawn<TableHand>(0, 2, table);
+    const auto hand = s.cluster.here(0).spawn<TableHand>(2, table);
     s.await(hand.call<&TableHand::pull>(tensor(ids)));
     const double up = s.up(), down = s.down();
     for (int64_t i = 0; i < kSteps; ++i) {

@@ -3,7 +3,7 @@
 
 #include "rref/ref_table.h"
 #include "tests/parallel/stages.h"
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -85,9 +85,9 @@ TEST_CASE("updates one step late have the weights of the formula, under every sc
 TEST_CASE("a step begins while the one before it is still run backward", "[sim]") {
   auto types = hosting<Block>();
   for (auto& type : builtin_actors()) types.push_back(type);
-  SimCluster cluster(1, 3, types);
+  SimulatedCluster cluster(1, 3, types);
   cluster.network().set_faults({.delay = std::chrono::milliseconds(1)});
-  const auto a = cluster.spawn<Block>(0, 1, int64_t{0}), b = cluster.spawn<Block>(0, 2, int64_t{1});
+  const auto a = cluster.here(0).spawn<Block>(1, int64_t{0}), b = cluster.here(0).spawn<Block>(2, int64_t{1});
   Pipeline pipeline(Here(internal::rref::RefTable::of(cluster.worker(0))),
                     {stage<&Block::forward>(a), stage<&Block::forward>(b).with_loss<&Block::loss>()},
                     {.schedule = "gpipe", .micro_batches = 2});

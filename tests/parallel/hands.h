@@ -7,7 +7,7 @@
 #include "parallel/server/served_parameters.h"
 #include "parallel/server/server.h"
 #include "rref/ref_table.h"
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 namespace troupe::testing {
@@ -41,13 +41,13 @@ struct Hand : Actor {
 // Servers on w1, and hands on the workers from w2 on.
 struct Scene {
   Scene(const Tensors& start, const ServerOptions& options, size_t count, int64_t block_bytes = 4 << 20)
-      : cluster(1, 6, hosting<Server, Hand>(), 0s) {
+      : cluster(1, 6, hosting<Server, Hand>(), {.timeout = 0s}) {
     cluster.network().set_faults({.delay = 1ms});
     served = serve(Here(internal::rref::RefTable::of(cluster.worker(0))), {"w1"}, start, options,
                    {.bytes = block_bytes});
     for (size_t i = 0; i < count; ++i) add(i);
   }
-  void add(size_t i) { hands.push_back(cluster.spawn<Hand>(0, i + 2, served, "t" + std::to_string(i))); }
+  void add(size_t i) { hands.push_back(cluster.here(0).spawn<Hand>(i + 2, served, "t" + std::to_string(i))); }
   Tensors pull(size_t i) { return cluster.await(hands[i].call<&Hand::pull>()).value(); }
   Pushed push(size_t i, const Tensors& gradients, double weight = 1) {
     return cluster.await(hands[i].call<&Hand::push>(gradients, weight)).value();
@@ -58,7 +58,7 @@ struct Scene {
   }
   Tensors values(int64_t at_least = 0) { return cluster.await(read(served, at_least)).value(); }
   ServerReport report() { return cluster.await(parallel::report(served)).value().at(0); }
-  SimCluster cluster;
+  SimulatedCluster cluster;
   Served served;
   std::vector<RRef<Hand>> hands;
 };

@@ -1,9 +1,10 @@
 // Pipelines whose workers die, or whose links break: simulated, at every point of a step.
 #include <catch2/catch.hpp>
 
+#include "actors/worker/worker.h"
 #include "rref/ref_table.h"
 #include "tests/parallel/stages.h"
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -16,7 +17,7 @@ namespace {
 struct Scene {
   explicit Scene(uint64_t seed) : cluster(seed, 3, with_builtin()) {
     cluster.network().set_faults({.delay = 1ms});
-    blocks = {cluster.spawn<Block>(0, 1, int64_t{0}), cluster.spawn<Block>(0, 2, int64_t{1})};
+    blocks = {cluster.here(0).spawn<Block>(1, int64_t{0}), cluster.here(0).spawn<Block>(2, int64_t{1})};
   }
   static internal::actors::TypeRegistry with_builtin() {
     auto all = hosting<Block>();
@@ -24,11 +25,11 @@ struct Scene {
     return all;
   }
   Here here() { return Here(internal::rref::RefTable::of(cluster.worker(0))); }
-  SimCluster cluster;
+  SimulatedCluster cluster;
   std::vector<RRef<Block>> blocks;
 };
 
-void nothing_left(SimCluster& cluster, std::vector<size_t> on) {
+void nothing_left(SimulatedCluster& cluster, std::vector<size_t> on) {
   cluster.settle();
   for (size_t w : on)
     for (const char* counter :
@@ -67,7 +68,7 @@ TEST_CASE("a worker that dies in a step is named by its error, and the others go
       const size_t survivor = 3 - victim;
       nothing_left(s.cluster, {0, survivor});
       // A pipeline of those that are left.
-      const auto alone = s.cluster.spawn<Block>(0, survivor, int64_t{0});
+      const auto alone = s.cluster.here(0).spawn<Block>(survivor, int64_t{0});
       Pipeline again(s.here(), {stage<&Block::forward>(alone).with_loss<&Block::loss>()},
                      {.micro_batches = 2});
       autograd::Context context(s.cluster.worker(0));

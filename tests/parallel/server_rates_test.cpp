@@ -5,11 +5,10 @@
 #include "parallel/server/served_parameters.h"
 #include "parallel/server/server.h"
 #include "rref/ref_table.h"
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
-using namespace troupe::testing;
 using namespace troupe::parallel;
 using namespace std::chrono_literals;
 
@@ -64,7 +63,7 @@ struct Outcome {
 
 Outcome learn(const std::string& policy, int trainers, Pace pace, int steps,
               const internal::net::Faults& faults = {}) {
-  SimCluster cluster(1, trainers + 2, hosting<Server, Learner>(), 0s);
+  SimulatedCluster cluster(1, trainers + 2, hosting<Server, Learner>(), {.timeout = 0s});
   network = &cluster.network();
   cluster.network().set_faults(faults);
   const Served served =
@@ -74,7 +73,8 @@ Outcome learn(const std::string& policy, int trainers, Pace pace, int steps,
   std::vector<Future<void>> runs;
   for (int i = 0; i < trainers; ++i) {
     const Pace own = i == 0 ? pace : Pace{pace.stalls, 1};
-    learners.push_back(cluster.spawn<Learner>(0, size_t(i) + 2, served, own, double(i), uint64_t(i) + 1));
+    learners.push_back(
+        cluster.here(0).spawn<Learner>(size_t(i) + 2, served, own, double(i), uint64_t(i) + 1));
     runs.push_back(learners.back().call<&Learner::run>());
   }
   bool over = false;

@@ -282,20 +282,16 @@ TEST_CASE("what is wrong is refused with what was expected, and the step stays o
              Catch::Contains("expected bsp, ssp(s)"));
   CHECK_THAT(text(set_options(s.served, {{"lr", -1.0}})), Catch::Contains("lr"));
   const auto made = [&](const Tensors& t, const ServerOptions& options) {
-    return text(s.cluster.spawn<Server>(0, 1, t, options).call<&Server::report>());
+    return text(s.cluster.here(0).spawn<Server>(1, t, options).call<&Server::report>());
   };
   CHECK_THAT(made({zeros({2}, int64)}, {}), Catch::Contains("expected a floating tensor"));
   CHECK_THAT(made(start, {.optimizer = "sdg"}), Catch::Contains("did you mean \"sgd\""));
   CHECK_THAT(made(start, {.trainers = 0}), Catch::Contains("0 trainers"));
   const Here here(internal::rref::RefTable::of(s.cluster.worker(0)));
   CHECK_THAT(invalid_text([&] { serve(here, {}, start, {}); }), Catch::Contains("on 0 workers"));
-  CHECK_THAT(invalid_text([&] {
-               serve(here, {"w1"}, {start[0], zeros({1}, float64)}, {});
-             }),
+  CHECK_THAT(invalid_text([&] { serve(here, {"w1"}, {start[0], zeros({1}, float64)}, {}); }),
              Catch::Contains("expected one dtype"));
-  CHECK_THAT(invalid_text([&] {
-               serve(here, {"w1", "w2"}, start, {.optimizer = "lamb"});
-             }),
+  CHECK_THAT(invalid_text([&] { serve(here, {"w1", "w2"}, start, {.optimizer = "lamb"}); }),
              Catch::Contains("lamb needs whole tensors"));
 }
 

@@ -3,7 +3,7 @@
 
 #include "rref/ref_table.h"
 #include "tests/parallel/stages.h"
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -160,9 +160,9 @@ TEST_CASE("skips cross no stage in between: counted bytes on every link") {
   const int64_t rows = 512, m = 4;
   const auto tensor = static_cast<uint64_t>(rows * kWidth * 4);  // bytes of one activation of the whole batch
   const Tensor x = wave({rows, kWidth}, 1), y = wave({rows, kWidth}, 2);
-  SimCluster cluster(1, 5, types);
+  SimulatedCluster cluster(1, 5, types);
   std::vector<RRef<Fork>> f;
-  for (size_t s = 0; s < 4; ++s) f.push_back(cluster.spawn<Fork>(0, 1 + s, static_cast<int64_t>(s)));
+  for (size_t s = 0; s < 4; ++s) f.push_back(cluster.here(0).spawn<Fork>(1 + s, static_cast<int64_t>(s)));
   Pipeline pipeline(
       Here(internal::rref::RefTable::of(cluster.worker(0))),
       {stage<&Fork::doubles>(f[0]).gives({"far"}), stage<&Fork::forward>(f[1]), stage<&Fork::forward>(f[2]),

@@ -33,7 +33,7 @@ TEST_CASE("a second trainer of a name is refused at once, and does not disturb t
       Scene s({zeros({2})}, with_policy(policy, expected), 1);
       s.cluster.settle();
       for (const size_t on : {3, 2}) {  // on another worker, and on that of the first
-        const auto twin = s.cluster.spawn<Hand>(0, on, s.served, "t0");
+        const auto twin = s.cluster.here(0).spawn<Hand>(on, s.served, "t0");
         const auto told = s.cluster.await(twin.call<&Hand::pull>());
         REQUIRE_FALSE(told.ok());
         CHECK(told.error().kind() == ErrorKind::invalid);
@@ -48,11 +48,11 @@ TEST_CASE("a second trainer of a name is refused at once, and does not disturb t
       // One that dies, or leaves, gives its name back.
       s.cluster.network().crash("w2");
       s.cluster.settle();
-      s.hands[0] = s.cluster.spawn<Hand>(0, 4, s.served, "t0");
+      s.hands[0] = s.cluster.here(0).spawn<Hand>(4, s.served, "t0");
       CHECK(s.pull(0).size() == 1);
       s.hands[0] = {};
       s.cluster.settle();
-      s.hands[0] = s.cluster.spawn<Hand>(0, 5, s.served, "t0");
+      s.hands[0] = s.cluster.here(0).spawn<Hand>(5, s.served, "t0");
       CHECK(s.pull(0).size() == 1);
       CHECK(s.report().lost == 1);
     }

@@ -1,11 +1,10 @@
 // Mixed precision goes along with calls, through waits and to third workers.
 #include <catch2/catch.hpp>
 
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
-using testing::SimCluster;
 
 namespace {
 
@@ -26,8 +25,8 @@ struct Layers : Actor {
 };
 
 struct ThreeWorkers {
-  SimCluster cluster{1, 3, hosting<Layers>()};
-  RRef<Layers> a = cluster.spawn<Layers>(0, 1), b = cluster.spawn<Layers>(0, 2);
+  SimulatedCluster cluster{1, 3, hosting<Layers>()};
+  RRef<Layers> a = cluster.here(0).spawn<Layers>(1), b = cluster.here(0).spawn<Layers>(2);
   Tensor x = ones({2, 3});
   template <class T>
   T get(const Future<T>& f) {

@@ -3,12 +3,12 @@
 
 #include <functional>
 
+#include "actors/worker/worker.h"
 #include "rref/tables/creations.h"
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
-using testing::SimCluster;
 using namespace std::chrono_literals;
 
 namespace {
@@ -31,7 +31,7 @@ struct Holder : Actor {
   static constexpr auto remote = methods<&Holder::put, &Holder::use, &Holder::pass>;
 };
 
-void nothing_left(SimCluster& cluster, std::vector<size_t> on) {
+void nothing_left(SimulatedCluster& cluster, std::vector<size_t> on) {
   cluster.settle();
   for (size_t w : on)
     for (const char* what :
@@ -63,7 +63,7 @@ TEST_CASE("what comes while an object is being made waits, and goes behind what 
 }
 
 TEST_CASE("calls of one worker reach an actor in their order, whenever it is made") {
-  SimCluster cluster(1, 3, hosting<Log>());
+  SimulatedCluster cluster(1, 3, hosting<Log>());
   cluster.network().set_faults({.delay = 1ms});
   cluster.network().set_faults("w0", "w2", {.delay = 40ms});  // the creation is slow
   std::vector<Future<Value>> calls;
@@ -80,7 +80,7 @@ TEST_CASE("calls of one worker reach an actor in their order, whenever it is mad
     call(3);
   };
   {
-    const auto log = cluster.spawn<Log>(0, 2);
+    const auto log = cluster.here(0).spawn<Log>(2);
     id = log.id();
     call(1);
     cluster.settle();
@@ -92,10 +92,10 @@ TEST_CASE("calls of one worker reach an actor in their order, whenever it is mad
 }
 
 TEST_CASE("the creator of an actor dies while it is being constructed: calls that wait say so") {
-  SimCluster cluster(1, 3, hosting<Log, Holder>());
+  SimulatedCluster cluster(1, 3, hosting<Log, Holder>());
   cluster.network().set_faults({.delay = 1ms});
   {
-    auto holder = cluster.spawn<Holder>(1, 1);
+    auto holder = cluster.here(1).spawn<Holder>(1);
     cluster.settle();
     cluster.network().set_faults("w0", "w2", {.delay = 40ms});
     Log::meanwhile = [&] {
@@ -104,7 +104,7 @@ TEST_CASE("the creator of an actor dies while it is being constructed: calls tha
       cluster.network().schedule(10s, [&] { noticed = true; });
       while (!noticed) cluster.step();
     };
-    const auto log = cluster.spawn<Log>(0, 2);
+    const auto log = cluster.here(0).spawn<Log>(2);
     auto early = cluster.worker(1).call(log.id(), "Log::all", internal::net::method_id("all"), {});
     const auto result = cluster.await(early);
     REQUIRE_FALSE(result.ok());
@@ -115,14 +115,14 @@ TEST_CASE("the creator of an actor dies while it is being constructed: calls tha
 }
 
 TEST_CASE("the owner of an actor may hold a reference to it before it is made, and keeps it alive") {
-  SimCluster cluster(1, 3, hosting<Log, Holder>());
+  SimulatedCluster cluster(1, 3, hosting<Log, Holder>());
   cluster.network().set_faults({.delay = 1ms});
   {
-    auto there = cluster.spawn<Holder>(0, 1), between = cluster.spawn<Holder>(0, 2);
+    auto there = cluster.here(0).spawn<Holder>(1), between = cluster.here(0).spawn<Holder>(2);
     cluster.settle();
     cluster.network().set_faults("w0", "w1", {.delay = 40ms});  // the creation is slow, the way by w2 is not
     const Duration start = cluster.now();
-    cluster.await(between.call<&Holder::pass>(cluster.spawn<Log>(0, 1), there)).value();
+    cluster.await(between.call<&Holder::pass>(cluster.here(0).spawn<Log>(1), there)).value();
     CHECK(cluster.now() - start < 40ms);
     cluster.settle();
     CHECK(cluster.await(there.call<&Holder::use>()).value().empty());

@@ -1,11 +1,11 @@
 // Calls that wait for arguments keep their actor.
 #include <catch2/catch.hpp>
 
-#include "tests/support/sim_cluster.h"
+#include "actors/worker/worker.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
-using testing::SimCluster;
 
 namespace {
 
@@ -27,10 +27,10 @@ TEST_CASE("an actor whose last reference goes lives until calls that wait for ar
   for (const bool fails : {false, true}) {
     INFO(fails);
     opens.emplace();
-    SimCluster cluster(1, 3, hosting<Gate>());
+    SimulatedCluster cluster(1, 3, hosting<Gate>());
     cluster.network().set_faults({.delay = std::chrono::milliseconds(1)});
-    const auto gate = cluster.spawn<Gate>(0, 1);
-    auto user = cluster.spawn<Gate>(0, 2);
+    const auto gate = cluster.here(0).spawn<Gate>(1);
+    auto user = cluster.here(0).spawn<Gate>(2);
     const auto result = user.call<&Gate::doubled>(gate.call<&Gate::waits>(21));
     user = {};
     bool over = false;

@@ -1,10 +1,11 @@
 // Calls of several actors that belong together: their parts travel as other calls do, and the workers of all
 // hear when one fails.
 #include "rref/joint_call.h"
+#include "actors/worker/worker.h"
 
 #include <catch2/catch.hpp>
 
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
@@ -12,7 +13,6 @@ using namespace std::chrono_literals;
 using internal::rref::JointCall;
 using internal::rref::JointCalls;
 using internal::rref::JointNumber;
-using testing::SimCluster;
 
 namespace {
 
@@ -35,7 +35,7 @@ struct Part : Actor {
 struct Workers {
   Workers() : cluster(1, 4, hosting<Part>()) {
     gates.clear();
-    for (size_t w = 0; w < 4; ++w) parts.push_back(cluster.spawn<Part>(0, w));
+    for (size_t w = 0; w < 4; ++w) parts.push_back(cluster.here(0).spawn<Part>(w));
     for (const auto& p : parts) (void)cluster.await(p.ready());
   }
   ~Workers() { gates.clear(); }
@@ -54,7 +54,7 @@ struct Workers {
     for (size_t w = 0; w < 4; ++w) n += cluster.worker(w).metrics()[name];
     return n;
   }
-  SimCluster cluster;
+  SimulatedCluster cluster;
   std::vector<RRef<Part>> parts;
 };
 

@@ -3,11 +3,11 @@
 // nothing.
 #include <catch2/catch.hpp>
 
+#include "actors/worker/worker.h"
 #include "core/base/generator.h"
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 
 using namespace troupe;
-using testing::SimCluster;
 using namespace std::chrono_literals;
 
 namespace {
@@ -81,7 +81,7 @@ struct Run {
   Run(uint64_t seed, Trouble trouble)
       : random(seed), trouble(trouble), cluster(seed, kWorkers, hosting<Agent>()) {
     cluster.network().set_faults({.delay = 10us, .jitter = 2ms});
-    for (size_t w = 0; w < kWorkers; ++w) agents.push_back(cluster.spawn<Agent>(0, w, int64_t(w)));
+    for (size_t w = 0; w < kWorkers; ++w) agents.push_back(cluster.here(0).spawn<Agent>(w, int64_t(w)));
     for (auto& a : agents) answers.push_back(done(a.call<&Agent::meet>(agents)));
     for (auto& a : answers) cluster.await(a).value();
     answers.clear();
@@ -184,7 +184,7 @@ struct Run {
 
   Generator random;
   Trouble trouble;
-  SimCluster cluster;
+  SimulatedCluster cluster;
   std::vector<RRef<Agent>> agents;
   std::vector<Future<int64_t>> answers;
   const std::vector<std::string> names{"a", "b"};

@@ -3,14 +3,14 @@
 
 #include <map>
 
+#include "actors/worker/worker.h"
 #include "core/base/log.h"
 #include "tests/support/error_of.h"
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
 using namespace std::chrono_literals;
-using testing::SimCluster;
 
 namespace {
 
@@ -54,10 +54,10 @@ struct Stage : Actor {
 // Four stages on w1 to w4, and a driver on w0, with delays.
 struct FiveWorkers {
   explicit FiveWorkers(uint64_t seed = 1, FlowLimits limits = {})
-      : cluster(seed, 5, hosting<Stage>(), 60s, limits) {
+      : cluster(seed, 5, hosting<Stage>(), {.limits = limits}) {
     gates.clear();
     cluster.network().set_faults({.delay = 1ms, .jitter = seed % 2 ? 2ms : 0ms});
-    for (size_t w = 1; w < 5; ++w) s.push_back(cluster.spawn<Stage>(0, w, int64_t(w) + 1));
+    for (size_t w = 1; w < 5; ++w) s.push_back(cluster.here(0).spawn<Stage>(w, int64_t(w) + 1));
     for (auto& a : s) (void)cluster.await(a.ready());
   }
   ~FiveWorkers() { gates.clear(); }
@@ -91,7 +91,7 @@ struct FiveWorkers {
       }
     }
   }
-  SimCluster cluster;
+  SimulatedCluster cluster;
   std::vector<RRef<Stage>> s;
 };
 

@@ -5,10 +5,9 @@
 #include "actors/cell/interceptor.h"
 #include "actors/worker/worker.h"
 #include "core/tensor/creation.h"
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 
 using namespace troupe;
-using testing::SimCluster;
 using namespace std::chrono_literals;
 
 namespace {
@@ -54,23 +53,24 @@ struct Refuser : internal::actors::Interceptor {
 struct Maker : internal::actors::Interceptor {
   bool missing_object(const Ref<internal::actors::Invocation>& call) override {
     internal::actors::Worker& worker = call->worker();
-    worker.actors().add(worker.make_actor(call->call().target, std::string(internal::actors::type_name<Item>()),
-                                       internal::actors::MadeFrom<Item>::id, {}, 0, "Item#0"));
+    worker.actors().add(worker.make_actor(call->call().target,
+                                          std::string(internal::actors::type_name<Item>()),
+                                          internal::actors::MadeFrom<Item>::id, {}, 0, "Item#0"));
     return false;
   }
 };
 
 // Workers 0 to 3; the box lives on worker 1. Once it is over nothing is left of any reference.
 struct Fixture {
-  SimCluster cluster{1, 4, hosting<Item, Box>()};
+  SimulatedCluster cluster{1, 4, hosting<Item, Box>()};
   RRef<Box> box;
   Fixture() {
     cluster.network().set_faults({.delay = 1ms});
-    box = cluster.spawn<Box>(0, 1);
+    box = cluster.here(0).spawn<Box>(1);
   }
   /// An item that lives on worker `owner`, in the box and nowhere else.
   void fill(size_t owner) {
-    cluster.await(box.call<&Box::put>(cluster.spawn<Item>(0, owner))).value();
+    cluster.await(box.call<&Box::put>(cluster.here(0).spawn<Item>(owner))).value();
     cluster.settle();
   }
   Future<Value> one_way(const char* method) {
@@ -130,7 +130,7 @@ TEST_CASE("references in calls that reach no method are given back") {
   Fixture f;
   for (size_t owner : {0, 1, 2}) {
     {
-      const auto item = f.cluster.spawn<Item>(0, owner);
+      const auto item = f.cluster.here(0).spawn<Item>(owner);
       const Value ref = internal::to_value(item);
       SECTION("the method is unknown, item of " + std::to_string(owner)) {
         const auto r = f.cluster.await(f.box.call_by_name("nope", {ref}));
@@ -143,7 +143,7 @@ TEST_CASE("references in calls that reach no method are given back") {
         CHECK_THAT(r.error().what(), Catch::Contains("no such service"));
       }
       SECTION("the object was released, item of " + std::to_string(owner)) {
-        const ObjectId gone = f.cluster.spawn<Box>(0, 1).id();
+        const ObjectId gone = f.cluster.here(0).spawn<Box>(1).id();
         f.cluster.settle();
         const auto r = f.cluster.await(
             f.cluster.worker(0).call(gone, "Box::put", internal::net::method_id("put"), {ref}));
@@ -175,7 +175,7 @@ TEST_CASE("references in calls that reach no method are given back") {
 }
 
 TEST_CASE("a call reaches an actor that is made while it is looked for") {
-  SimCluster cluster(1, 2, hosting<Item>());
+  SimulatedCluster cluster(1, 2, hosting<Item>());
   internal::actors::Worker& worker = cluster.worker(1);
   worker.add_extension(std::make_unique<Maker>());
   const ObjectId id{1, 1, worker.next_number()};
@@ -188,11 +188,11 @@ TEST_CASE("a call reaches an actor that is made while it is looked for") {
 
 TEST_CASE("a reference whose creation could not be sent says why, and cannot be passed on") {
   Fixture f;
-  f.cluster.await(f.cluster.spawn<Item>(0, 2).call<&Item::number>()).value();
+  f.cluster.await(f.cluster.here(0).spawn<Item>(2).call<&Item::number>()).value();
   f.cluster.network().crash("w2");
   f.cluster.settle();
   {
-    const auto never = f.cluster.spawn<Item>(0, 2);
+    const auto never = f.cluster.here(0).spawn<Item>(2);
     const auto value = never.remote<&Item::number>();
     const auto says = [&](const auto& future, const char* where) {
       const auto r = f.cluster.await(future);
@@ -204,9 +204,9 @@ TEST_CASE("a reference whose creation could not be sent says why, and cannot be 
     says(never.ready(), "creation of");
     says(value.to_here(), "fetch of Remote<int64>");
     says(f.box.call<&Box::put>(never), "sending of a reference to");
-    says(f.box.call<&Box::take>(f.cluster.spawn<Item>(0, 3), never), "sending of a reference to");
+    says(f.box.call<&Box::take>(f.cluster.here(0).spawn<Item>(3), never), "sending of a reference to");
     says(f.box.call_by_name("put", {internal::to_value(value)}), "sending of a reference to Remote<int64>");
-    CHECK(f.cluster.await(f.box.call<&Box::put>(f.cluster.spawn<Item>(0, 3))).ok());
+    CHECK(f.cluster.await(f.box.call<&Box::put>(f.cluster.here(0).spawn<Item>(3))).ok());
   }
   f.check_nothing_left({0, 1, 3});
 }
@@ -217,7 +217,7 @@ TEST_CASE("a creation that was lost on its way fails every use of its reference,
     Fixture f;
     f.fill(2);  // there is a connection to w2
     {
-      auto lost = f.cluster.spawn<Item>(0, 2);
+      auto lost = f.cluster.here(0).spawn<Item>(2);
       const auto first = lost.call<&Item::number>();
       const auto shared = f.box.call<&Box::put>(lost);  // while nobody knows
       if (dies)
@@ -246,7 +246,7 @@ TEST_CASE("a creation that was lost on its way fails every use of its reference,
       refused(f.box.call<&Box::use>());
       refused(
           f.box.call<&Box::give>().then([](const RRef<Item>& item) { return item.call<&Item::number>(); }));
-      CHECK(f.cluster.await(f.box.call<&Box::take>(f.cluster.spawn<Item>(0, 3), lost)).ok());
+      CHECK(f.cluster.await(f.box.call<&Box::take>(f.cluster.here(0).spawn<Item>(3), lost)).ok());
       refused(f.box.call<&Box::use>());  // as it was
     }
     f.check_nothing_left(dies ? std::vector<size_t>{0, 1, 3} : std::vector<size_t>{0, 1, 2, 3});

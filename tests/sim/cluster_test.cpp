@@ -2,12 +2,12 @@
 #include <catch2/catch.hpp>
 
 #include "actors/membership/members.h"
+#include "actors/worker/worker.h"
 #include "core/base/generator.h"
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
-using testing::SimCluster;
 using namespace std::chrono_literals;
 
 namespace {
@@ -41,14 +41,14 @@ enum class Graph { chain, diamonds };  // the second needs exact passes
 
 // One step over three workers; worker `victim` (if any) crashes `after`.
 StepResult one_step(Graph graph, uint64_t seed, std::optional<int> victim = {}, Duration after = 0ns) {
-  SimCluster cluster(seed, 4, hosting<Scale>());
+  SimulatedCluster cluster(seed, 4, hosting<Scale>());
   cluster.network().set_faults({.delay = 1ms, .jitter = 3ms, .bytes_per_second = 1e6});
   if (victim)
     cluster.network().schedule(after, [&, v = *victim] { cluster.network().crash("w" + std::to_string(v)); });
   StepResult outcome;
   {
-    auto a = cluster.spawn<Scale>(0, 1, 2.0), b = cluster.spawn<Scale>(0, 2, 3.0),
-         c = cluster.spawn<Scale>(0, 3, 5.0);
+    auto a = cluster.here(0).spawn<Scale>(1, 2.0), b = cluster.here(0).spawn<Scale>(2, 3.0),
+         c = cluster.here(0).spawn<Scale>(3, 5.0);
     optim::Distributed<optim::SGD> optimizer({a, b, c}, {.lr = 0.1});
     autograd::Context context(cluster.worker(0));
     const Tensor x = tensor({1, 10}, float32);
@@ -129,9 +129,9 @@ TEST_CASE("a worker that crashes at any time during a step is named, and leaves 
 }
 
 TEST_CASE("a partition is noticed by silence, in bounded time") {
-  SimCluster cluster(1, 2, hosting<Scale>());
+  SimulatedCluster cluster(1, 2, hosting<Scale>());
   cluster.network().set_faults({.delay = 1ms});
-  auto a = cluster.spawn<Scale>(0, 1, 2.0);
+  auto a = cluster.here(0).spawn<Scale>(1, 2.0);
   NoGradGuard no_grad;
   REQUIRE(cluster.await(a.call<&Scale::forward>(tensor({1, 2}, float32))).ok());
   cluster.network().partition("w0", "w1");
@@ -144,9 +144,9 @@ TEST_CASE("a partition is noticed by silence, in bounded time") {
 }
 
 TEST_CASE("an answer after the deadline is dropped, and the actor goes on") {
-  SimCluster cluster(1, 2, hosting<Scale>());
+  SimulatedCluster cluster(1, 2, hosting<Scale>());
   cluster.network().set_faults({.delay = 50ms});
-  auto a = cluster.spawn<Scale>(0, 1, 2.0);
+  auto a = cluster.here(0).spawn<Scale>(1, 2.0);
   NoGradGuard no_grad;
   const Tensor x = tensor({1, 2}, float32);
   auto late = cluster.await(a.with_timeout(60ms).call<&Scale::forward>(x));
@@ -158,14 +158,14 @@ TEST_CASE("an answer after the deadline is dropped, and the actor goes on") {
 TEST_CASE("a reference handed on before its actor exists works, and everything is released") {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     INFO("seed " << seed);
-    SimCluster cluster(seed, 3, hosting<Scale, User>());
+    SimulatedCluster cluster(seed, 3, hosting<Scale, User>());
     cluster.network().set_faults("w0", "w2", {.delay = 40ms});  // the creation is slow, the way round is fast
     cluster.network().set_faults("w0", "w1", {.delay = 1ms, .jitter = 5ms});
     cluster.network().set_faults("w1", "w2", {.delay = 1ms, .jitter = 5ms});
     {
       NoGradGuard no_grad;
-      auto a = cluster.spawn<Scale>(0, 2, 4.0);
-      auto user = cluster.spawn<User>(0, 1);
+      auto a = cluster.here(0).spawn<Scale>(2, 4.0);
+      auto user = cluster.here(0).spawn<User>(1);
       auto y = cluster.await(user.call<&User::use>(a, tensor({1, 2}, float32)));
       INFO((y.ok() ? "" : y.error().what()));
       REQUIRE(y.ok());
@@ -183,12 +183,13 @@ TEST_CASE("a reference handed on before its actor exists works, and everything i
 
 TEST_CASE("when one of two connections between workers breaks both sides lose each other, and all goes") {
   const bool first = GENERATE(true, false);
-  SimCluster cluster(1, 2, hosting<Scale>());
+  SimulatedCluster cluster(1, 2, hosting<Scale>());
   cluster.network().set_faults({.delay = 1ms});
   {
     NoGradGuard no_grad;
     const Tensor x = tensor({1, 2}, float32);
-    auto a = cluster.spawn<Scale>(0, 1, 2.0), b = cluster.spawn<Scale>(1, 0, 3.0);  // each opens its own
+    auto a = cluster.here(0).spawn<Scale>(1, 2.0),
+         b = cluster.here(1).spawn<Scale>(0, 3.0);  // each opens its own
     auto there = a.call<&Scale::forward>(x), back = b.call<&Scale::forward>(x);
     REQUIRE(cluster.await(there).ok());
     REQUIRE(cluster.await(back).ok());
@@ -211,13 +212,13 @@ TEST_CASE(
     "every second message is lost on the way and sent again: a reference handed on works, nothing is left") {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     INFO("seed " << seed);
-    SimCluster cluster(seed, 3, hosting<Scale, User>());
+    SimulatedCluster cluster(seed, 3, hosting<Scale, User>());
     cluster.network().set_faults(
         {.delay = 1ms, .jitter = 5ms, .drop = 0.5, .duplicate = 0.3, .resend = 200ms});
     {
       NoGradGuard no_grad;
-      auto a = cluster.spawn<Scale>(0, 1, 4.0);
-      auto user = cluster.spawn<User>(0, 2);
+      auto a = cluster.here(0).spawn<Scale>(1, 4.0);
+      auto user = cluster.here(0).spawn<User>(2);
       auto y = cluster.await(user.call<&User::use>(a, tensor({1, 2}, float32)));
       REQUIRE(y.ok());
       REQUIRE(y.value().to_vector<float>() == std::vector<float>{4, 8});

@@ -1,11 +1,11 @@
 // Contexts on workers that the originator never called, while others die or links break.
 #include <catch2/catch.hpp>
 
-#include "tests/support/sim_cluster.h"
+#include "actors/worker/worker.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
-using testing::SimCluster;
 using namespace std::chrono_literals;
 
 namespace {
@@ -41,15 +41,15 @@ struct Scene {
   explicit Scene(uint64_t seed = 1, internal::net::Faults links = {.delay = 1ms})
       : cluster(seed, 3, hosting<Scale, User>()) {
     cluster.network().set_faults(links);
-    scale = cluster.spawn<Scale>(0, 2, 2.0);
-    user = cluster.spawn<User>(0, 1);
+    scale = cluster.here(0).spawn<Scale>(2, 2.0);
+    user = cluster.here(0).spawn<User>(1);
   }
-  SimCluster cluster;
+  SimulatedCluster cluster;
   RRef<Scale> scale;
   RRef<User> user;
 };
 
-void nothing_left(SimCluster& cluster, std::vector<size_t> on) {
+void nothing_left(SimulatedCluster& cluster, std::vector<size_t> on) {
   cluster.settle();
   for (size_t w : on) {
     auto m = cluster.worker(w).metrics();
@@ -163,8 +163,8 @@ TEST_CASE("a pass that another worker started fails when a link breaks that it t
   for (uint64_t seed = 0; seed < 40; ++seed) {
     INFO("seed " << seed);
     Scene s(seed, {.delay = 2ms, .jitter = 3ms});
-    auto there = s.cluster.spawn<Scale>(0, 1, 2.0);
-    auto starter = s.cluster.spawn<User>(0, 2);
+    auto there = s.cluster.here(0).spawn<Scale>(1, 2.0);
+    auto starter = s.cluster.here(0).spawn<User>(2);
     {
       autograd::Context context(s.cluster.worker(0));
       Tensor x = kX.clone_data();
@@ -192,7 +192,7 @@ TEST_CASE("a pass that meets a worker that has lost the context's originator nam
     autograd::Context context(s.cluster.worker(0));
     Tensor x = kX.clone_data();
     x.requires_grad_();
-    auto starter = s.cluster.spawn<User>(0, 1);
+    auto starter = s.cluster.here(0).spawn<User>(1);
     auto y = s.cluster.await(s.user.call<&User::use>(s.scale, x));  // w1 has called w2
     REQUIRE(y.ok());
     s.cluster.network().partition("w0", "w2");
@@ -211,7 +211,7 @@ TEST_CASE("a pass that meets a worker that has lost the context's originator nam
 TEST_CASE("every other worker dies after the forward passes: those of all survivors fail in time") {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     INFO("seed " << seed);
-    SimCluster cluster(seed, 5, hosting<Scale, User>());
+    SimulatedCluster cluster(seed, 5, hosting<Scale, User>());
     cluster.network().set_faults({.delay = 1ms, .jitter = 2ms});
     {
       std::vector<RRef<Scale>> scales;
@@ -221,7 +221,7 @@ TEST_CASE("every other worker dies after the forward passes: those of all surviv
         contexts.push_back(std::make_unique<autograd::Context>(cluster.worker(from)));
         Tensor y = kX;
         for (size_t on : {size_t{1}, (from + 2) % 6, size_t{3}}) {
-          scales.push_back(cluster.spawn<Scale>(from, on, 2.0));
+          scales.push_back(cluster.here(from).spawn<Scale>(on, 2.0));
           const auto r = cluster.await(scales.back().call<&Scale::forward>(y));
           REQUIRE(r.ok());
           y = r.value();

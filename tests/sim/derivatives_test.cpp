@@ -3,10 +3,11 @@
 // steps that wait, too.
 #include <catch2/catch.hpp>
 
+#include "actors/worker/worker.h"
 #include "core/base/log.h"
 #include "tests/support/derivative_programs.h"
 #include "tests/support/seeds.h"
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -73,7 +74,7 @@ struct Played {
 
 // `dies`: the event before which the victim dies; negative: never.
 Played play_simulated(uint64_t seed, int dies, WorkerId victim) {
-  SimCluster cluster(seed, 4, hosting<Weighted>());
+  SimulatedCluster cluster(seed, 4, hosting<Weighted>());
   cluster.network().set_faults({.delay = 1ms, .jitter = seed % 2 ? 2ms : 0ms});
   network = &cluster.network();
   const std::string name = "w" + std::to_string(victim);
@@ -92,7 +93,7 @@ Played play_simulated(uint64_t seed, int dies, WorkerId victim) {
     OnActors world(
         context,
         [&](WorkerId on, int64_t start, bool hooked) {
-          return cluster.spawn<Weighted>(0, size_t(on), start, hooked);
+          return cluster.here(0).spawn<Weighted>(size_t(on), start, hooked);
         },
         wait);
     try {
@@ -104,7 +105,7 @@ Played play_simulated(uint64_t seed, int dies, WorkerId victim) {
       cluster.settle();
       waits_left = -1;
       const WorkerId other = victim % 3 + 1;
-      auto unit = cluster.spawn<Weighted>(0, other, int64_t{3}, false);
+      auto unit = cluster.here(0).spawn<Weighted>(other, int64_t{3}, false);
       const Tensor x = numbers(1, 2).requires_grad_();
       const auto y = cluster.await(unit.call<&Weighted::run>(int64_t{2}, Tensors{x, x}));
       REQUIRE(y.ok());
@@ -193,10 +194,10 @@ TEST_CASE("a recorded pass whose worker dies takes back what it recorded and add
   for (const bool exact : {false, true})
     for (int dies = 0; dies < 60; ++dies) {
       INFO((exact ? "exact" : "fast") << " pass, event " << dies);
-      SimCluster cluster(uint64_t(dies), 4, hosting<Weighted>());
+      SimulatedCluster cluster(uint64_t(dies), 4, hosting<Weighted>());
       cluster.network().set_faults({.delay = 1ms, .jitter = 1ms});
       std::vector<RRef<Weighted>> units;
-      for (size_t w : {1, 2, 3}) units.push_back(cluster.spawn<Weighted>(0, w, int64_t(w) + 1, false));
+      for (size_t w : {1, 2, 3}) units.push_back(cluster.here(0).spawn<Weighted>(w, int64_t(w) + 1, false));
       const auto get = [&](const auto& future) { return cluster.await(future).value(); };
       const Tensor x = numbers(1, 2).requires_grad_();
       {

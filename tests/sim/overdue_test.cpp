@@ -7,11 +7,10 @@
 #include "parallel/server/server_actors.h"
 #include "rref/ref_table.h"
 #include "tests/support/error_of.h"
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
-using testing::SimCluster;
 using namespace std::chrono_literals;
 using Catch::Contains;
 
@@ -42,8 +41,8 @@ std::string text(const Result<int64_t>& r) {
 }  // namespace
 
 TEST_CASE("a call past the cluster's limit is told limit, time, the callee's work and with_timeout") {
-  SimCluster cluster(1, 3, hosting<Trainer>());
-  const auto trainer = cluster.spawn<Trainer>(0, 1);
+  SimulatedCluster cluster(1, 3, hosting<Trainer>());
+  const auto trainer = cluster.here(0).spawn<Trainer>(1);
   const auto start = cluster.now();
   const std::string late = text(cluster.await(trainer.call<&Trainer::train>()));
   CHECK(cluster.now() - start == 60s);  // not a moment later, although the callee was asked
@@ -54,8 +53,8 @@ TEST_CASE("a call past the cluster's limit is told limit, time, the callee's wor
 }
 
 TEST_CASE("a call past its own limit says whose limit it was, and the callee says what it waits for") {
-  SimCluster cluster(2, 3, hosting<Trainer>());
-  const auto trainer = cluster.spawn<Trainer>(0, 1), other = cluster.spawn<Trainer>(0, 2);
+  SimulatedCluster cluster(2, 3, hosting<Trainer>());
+  const auto trainer = cluster.here(0).spawn<Trainer>(1), other = cluster.here(0).spawn<Trainer>(2);
   SECTION("a nested call") {
     const std::string late = text(cluster.await(trainer.with_timeout(2s).call<&Trainer::asks>(other)));
     CHECK_THAT(late, Contains("within 2 s, the limit that with_timeout() gave it") &&
@@ -67,15 +66,15 @@ TEST_CASE("a call past its own limit says whose limit it was, and the callee say
     CHECK_THAT(r.error().what(), Contains("it waits (co_await) for two of them"));
   }
   SECTION("a callee on the caller's worker") {
-    const auto here = cluster.spawn<Trainer>(0, 0);
+    const auto here = cluster.here(0).spawn<Trainer>(0);
     const std::string late = text(cluster.await(here.with_timeout(2s).call<&Trainer::asks>(other)));
     CHECK_THAT(late, Contains("it waits (co_await) for Trainer::train on w2"));
   }
 }
 
 TEST_CASE("a callee that cannot be heard says nothing, and the deadline holds all the same") {
-  SimCluster cluster(3, 2, hosting<Trainer>());
-  const auto trainer = cluster.spawn<Trainer>(0, 1);
+  SimulatedCluster cluster(3, 2, hosting<Trainer>());
+  const auto trainer = cluster.here(0).spawn<Trainer>(1);
   cluster.settle();
   cluster.network().set_faults({.delay = 750ms});
   const auto start = cluster.now();
@@ -85,8 +84,8 @@ TEST_CASE("a callee that cannot be heard says nothing, and the deadline holds al
 }
 
 TEST_CASE("a negative timeout has passed: nothing is sent") {
-  SimCluster cluster(4, 2, hosting<Trainer>());
-  const auto trainer = cluster.spawn<Trainer>(0, 1);
+  SimulatedCluster cluster(4, 2, hosting<Trainer>());
+  const auto trainer = cluster.here(0).spawn<Trainer>(1);
   cluster.settle();
   for (const Duration past : {Duration(-1), Duration(-5s), Duration::min()}) {
     const auto answer = trainer.with_timeout(past).call<&Trainer::train>();
@@ -105,7 +104,7 @@ TEST_CASE("a negative timeout has passed: nothing is sent") {
 }
 
 TEST_CASE("a pull that waits names the trainers that are missing") {
-  SimCluster cluster(5, 4, internal::parallel::server_actors());
+  SimulatedCluster cluster(5, 4, internal::parallel::server_actors());
   const Here here(internal::rref::RefTable::of(cluster.worker(0)));
   const parallel::Served served = parallel::serve(
       here, {"w1"}, {zeros({2})},
@@ -158,7 +157,7 @@ struct Puller : Actor {
 TEST_CASE("a method that pulls names the trainers that are missing to its own caller, and that to its") {
   auto types = internal::parallel::server_actors();
   for (auto& type : hosting<Puller>()) types.push_back(std::move(type));
-  SimCluster cluster(6, 5, types);
+  SimulatedCluster cluster(6, 5, types);
   const Here here(internal::rref::RefTable::of(cluster.worker(0)));
   const parallel::Served served = parallel::serve(
       here, {"w1"}, {zeros({2})},
@@ -169,12 +168,12 @@ TEST_CASE("a method that pulls names the trainers that are missing to its own ca
     CHECK(r.error().kind() == ErrorKind::deadline);
     return std::string(r.error().what());
   };
-  const auto a = cluster.spawn<Puller>(0, 2, served);
+  const auto a = cluster.here(0).spawn<Puller>(2, served);
   CHECK_THAT(late(a.with_timeout(2s).call<&Puller::pull>()),
              Contains("Puller::pull on w2 gave no answer within 2 s") &&
                  Contains("Server::pull on w1. Of ") && Contains("Server::pull: troupe::parallel::Server#") &&
                  Contains("trainers to join: 1 of 2 have"));
-  const auto b = cluster.spawn<Puller>(0, 3, served), outer = cluster.spawn<Puller>(0, 4, served);
+  const auto b = cluster.here(0).spawn<Puller>(3, served), outer = cluster.here(0).spawn<Puller>(4, served);
   REQUIRE(cluster.await(b.call<&Puller::pull>()).ok());
   REQUIRE(cluster.await(a.call<&Puller::pull>()).ok());
   REQUIRE(cluster.await(a.call<&Puller::push>()).ok());

@@ -1,11 +1,11 @@
 // Deadlines, slow creations and lost workers, in virtual time.
 #include <catch2/catch.hpp>
 
-#include "tests/support/sim_cluster.h"
+#include "actors/worker/worker.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
-using testing::SimCluster;
 using namespace std::chrono_literals;
 
 namespace {
@@ -29,7 +29,7 @@ struct User : Actor {
   static constexpr auto remote = methods<&User::use>;
 };
 
-void nothing_left(SimCluster& cluster, std::vector<size_t> workers) {
+void nothing_left(SimulatedCluster& cluster, std::vector<size_t> workers) {
   cluster.settle();
   for (size_t w : workers)
     for (const char* what :
@@ -48,8 +48,8 @@ void ends_by_deadline(const Result<T>& r) {
 
 TEST_CASE("calls over a slow link: a timeout of the call goes before the default, zero is none") {
   SECTION("a default of a minute") {
-    SimCluster cluster(1, 2, hosting<Gate>());
-    auto gate = cluster.spawn<Gate>(0, 1);
+    SimulatedCluster cluster(1, 2, hosting<Gate>());
+    auto gate = cluster.here(0).spawn<Gate>(1);
     cluster.settle();
     cluster.network().set_faults({.delay = 750ms});
     ends_by_deadline(cluster.await(gate.with_timeout(1s).call<&Gate::passes>(1)));
@@ -57,8 +57,8 @@ TEST_CASE("calls over a slow link: a timeout of the call goes before the default
     CHECK(cluster.await(gate.with_timeout(0s).call<&Gate::passes>(3)).value() == 3);
   }
   SECTION("a default of a millisecond") {
-    SimCluster cluster(1, 2, hosting<Gate>(), 1ms);
-    auto gate = cluster.spawn<Gate>(0, 1);
+    SimulatedCluster cluster(1, 2, hosting<Gate>(), {.timeout = 1ms});
+    auto gate = cluster.here(0).spawn<Gate>(1);
     cluster.settle();
     cluster.network().set_faults({.delay = 750ms});
     const Duration start = cluster.now();
@@ -80,14 +80,14 @@ TEST_CASE("calls over a slow link: a timeout of the call goes before the default
 
 TEST_CASE(
     "a slow method and an actor that is still being made end calls by their deadlines, and are used after") {
-  SimCluster cluster(1, 3, hosting<Gate, User>());
+  SimulatedCluster cluster(1, 3, hosting<Gate, User>());
   cluster.network().set_faults({.delay = 1ms});
   {
-    auto user = cluster.spawn<User>(0, 2);
+    auto user = cluster.here(0).spawn<User>(2);
     cluster.settle();
     cluster.network().set_faults("w0", "w1", {.delay = 2s});  // creations are slow, the way by w2 is not
     const Duration start = cluster.now();
-    auto gate = cluster.spawn<Gate>(0, 1);
+    auto gate = cluster.here(0).spawn<Gate>(1);
     ends_by_deadline(cluster.await(user.call<&User::use>(gate, 10)));
     CHECK(cluster.now() - start < 2s);  // nobody has made it yet
     ends_by_deadline(cluster.await(gate.with_timeout(1ms).call<&Gate::passes>(1)));
@@ -111,10 +111,10 @@ TEST_CASE(
 TEST_CASE("when a worker dies calls in flight and new ones fail and name it, and the others answer") {
   for (uint64_t seed = 0; seed < 50; ++seed) {
     INFO("seed " << seed);
-    SimCluster cluster(seed, 3, hosting<Gate>());
+    SimulatedCluster cluster(seed, 3, hosting<Gate>());
     cluster.network().set_faults({.delay = 1ms, .jitter = 2ms});
     {
-      auto dying = cluster.spawn<Gate>(0, 1), living = cluster.spawn<Gate>(0, 2);
+      auto dying = cluster.here(0).spawn<Gate>(1), living = cluster.here(0).spawn<Gate>(2);
       REQUIRE(cluster.await(dying.call<&Gate::passes>(1)).ok());
       auto waits = dying.call<&Gate::waits>(2), beside = living.call<&Gate::waits>(3);
       cluster.network().schedule(Duration(seed * 100'000), [&] { cluster.network().crash("w1"); });

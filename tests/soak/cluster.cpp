@@ -174,8 +174,8 @@ void Cluster::apply(const Fault& fault, Process& from, Process& to) {
   if (!side.alive || !other.alive || &side == &other) return;
   ++faults_;
   switch (fault.kind) {
-    case Fault::Kind::crash:
-      crash(side, fault.in_flight);
+    case Fault::Kind::kill:
+      crash(side, fault.last_words ? internal::net::InFlight::arrives : internal::net::InFlight::lost);
       if (fault.lasts > Duration(0))
         network_.schedule(fault.lasts, [this] {
           if (!over_) start();
@@ -186,6 +186,7 @@ void Cluster::apply(const Fault& fault, Process& from, Process& to) {
       touched_.insert(std::minmax(side.id, other.id));
       return network_.reset(side.name, other.name);
     case Fault::Kind::partition:
+    case Fault::Kind::loss:
       note(side.name + " and " + other.name + " are cut off");
       touched_.insert(std::minmax(side.id, other.id));
       network_.partition(side.name, other.name);

@@ -30,17 +30,16 @@ internal::net::Faults links_of(Generator& random) {
 Fault fault_of(Generator& random) {
   Fault fault;
   const uint64_t kind = random.below(6);
-  fault.kind = kind < 3 ? Fault::Kind::crash : kind == 3 ? Fault::Kind::reset : Fault::Kind::partition;
+  fault.kind = kind < 3 ? Fault::Kind::kill : kind == 3 ? Fault::Kind::reset : Fault::Kind::partition;
   fault.moment = static_cast<Moment>(random.below(3));
   fault.message = 1 + random.below(random.below(2) ? 40 : 160);
   fault.receiver = random.below(2) == 0;
-  fault.in_flight = random.below(2) ? internal::net::InFlight::lost : internal::net::InFlight::arrives;
+  fault.last_words = random.below(2) == 0;
   if (fault.kind == Fault::Kind::partition) fault.lasts = up_to(random, random.below(2) ? 300ms : 12s);
-  if (fault.kind == Fault::Kind::crash && random.below(3) == 0) fault.lasts = 1ms + up_to(random, 50ms);
+  if (fault.kind == Fault::Kind::kill && random.below(3) == 0) fault.lasts = 1ms + up_to(random, 50ms);
   return fault;
 }
 
-const char* const kMoments[] = {"is sent", "arrives", "has been handled"};
 const char* const kPrograms[] = {"calls", "references", "values", "training"};
 
 }  // namespace
@@ -81,17 +80,8 @@ std::string describe(const Plan& plan) {
     out += std::string("program: ") + kPrograms[static_cast<int>(program)] + " on w" +
            std::to_string(worker) + "\n";
   for (const Fault& f : plan.faults) {
-    const std::string side = f.receiver ? "receiver" : "sender", other = f.receiver ? "sender" : "receiver";
-    out += "when message " + std::to_string(f.message) + " " + kMoments[static_cast<int>(f.moment)] + ": ";
-    if (f.kind == Fault::Kind::crash) {
-      out += "its " + side + " crashes, what it has sent " +
-             (f.in_flight == internal::net::InFlight::lost ? "is lost" : "arrives");
-      if (f.lasts > 0ns) out += "; a new worker " + us(f.lasts) + " later";
-    } else if (f.kind == Fault::Kind::reset) {
-      out += "the connections of its " + side + " to its " + other + " are reset";
-    } else {
-      out += "its sender and receiver are cut off from each other for " + us(f.lasts);
-    }
+    out += f.describe();
+    if (f.kind == Fault::Kind::kill && f.lasts > 0ns) out += "; a new worker " + us(f.lasts) + " later";
     out += "\n";
   }
   return out;

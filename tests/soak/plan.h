@@ -6,27 +6,13 @@
 #include <vector>
 
 #include "net/sim/network.h"
+#include "troupe/simulated/simulated_fault.h"
 
 namespace troupe::soak {
 
-/// Moments in the life of a message.
-enum class Moment { sending, arriving, handled };
-
-/// Something that breaks at the n-th message (counted for each kind of moment, from 1).
-struct Fault {
-  enum class Kind {
-    crash,      ///< of the message's sender or receiver
-    reset,      ///< of the connections that one of the two has opened to the other
-    partition,  ///< between the two
-  };
-  Kind kind = Kind::crash;
-  Moment moment = Moment::sending;
-  uint64_t message = 1;
-  bool receiver = false;  ///< it is the receiver that crashes, or whose connections are reset
-  internal::net::InFlight in_flight = internal::net::InFlight::lost;
-  /// Of a partition; after a crash, until another worker is started in its place (0: none is).
-  Duration lasts{0};
-};
+using Moment = SimulatedFault::Moment;
+/// After a kill, `lasts` is the time until another worker is started in its place (0: none is).
+using Fault = SimulatedFault;
 
 enum class Program { calls, references, values, training };
 

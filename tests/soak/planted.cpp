@@ -1,4 +1,5 @@
 #include "tests/soak/planted.h"
+#include "actors/worker/worker.h"
 
 #include <bit>
 
@@ -6,7 +7,7 @@
 #include "autograd/hooks.h"
 #include "autograd/ready_hooks.h"
 #include "core/base/generator.h"
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 namespace troupe::soak {
@@ -96,8 +97,8 @@ class Play {
 
   std::vector<double> run() {
     for (size_t i = 0; i < std::size(kPlaces); ++i)
-      nodes_.push_back(cluster_.spawn<Node>(0, kPlaces[i], int64_t(i),
-                                            int64_t(chain_ && random_.below(4) ? 0 : random_.below(8))));
+      nodes_.push_back(cluster_.here(0).spawn<Node>(
+          kPlaces[i], int64_t(i), int64_t(chain_ && random_.below(4) ? 0 : random_.below(8))));
     {
       autograd::Context context(cluster_.worker(0));
       in(context);
@@ -198,7 +199,7 @@ class Play {
   Generator random_;
   const bool chain_ = random_.below(2), plants_;
   Report& report_;
-  testing::SimCluster cluster_;
+  SimulatedCluster cluster_;
   std::vector<RRef<Node>> nodes_;
   Tensor x_, given_;
   std::vector<double> numbers_;

@@ -2,10 +2,13 @@
 #include <catch2/catch.hpp>
 
 #include "collective/engine.h"
+#include "collective/mesh.h"
 #include "parallel/context/transformer.h"
 #include "parallel/experts/experts.h"
+#include "parallel/mesh/actor_mesh.h"
 #include "parallel/mesh/weighted_mean.h"
-#include "tests/support/sim_cluster.h"
+#include "rref/ref_table.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
@@ -85,7 +88,7 @@ Tensor tokens_of(size_t rank, int64_t some) {
 }
 
 Bytes bytes_of(const std::string& way, size_t n) {
-  testing::SimCluster cluster(1, static_cast<int>(n) + 1, hosting<BytesRank>());
+  SimulatedCluster cluster(1, static_cast<int>(n) + 1, hosting<BytesRank>());
   const Here here(internal::rref::RefTable::of(cluster.worker(0)));
   std::vector<Place> places;
   for (size_t i = 1; i <= n; ++i) places.emplace_back("w" + std::to_string(i));

@@ -2,18 +2,18 @@
 // die.
 #include <catch2/catch.hpp>
 
+#include "actors/worker/worker.h"
 #include "tests/support/near.h"
 #include "tests/support/seeds.h"
-#include "tests/support/sim_cluster.h"
 #include "troupe/context_parallel.h"
 #include "troupe/experts.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/tensor_parallel.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
 using namespace std::chrono_literals;
 using testing::seeds;
-using testing::SimCluster;
 
 namespace {
 
@@ -85,7 +85,7 @@ struct AxesStep {
 // `dies`: the event of the step before which the victim dies; negative: never.
 AxesStep axes_step(uint64_t seed, const AxesRun& run, int dies, size_t victim) {
   const size_t n = run.ep * run.cp;
-  SimCluster cluster(seed, n + 1, hosting<AxesRank>());
+  SimulatedCluster cluster(seed, n + 1, hosting<AxesRank>());
   cluster.network().set_faults(run.faults);
   AxesStep out;
   bool begun = false;
@@ -100,7 +100,7 @@ AxesStep axes_step(uint64_t seed, const AxesRun& run, int dies, size_t victim) {
   };
   {
     std::vector<RRef<AxesRank>> ranks;
-    for (size_t r = 0; r < n; ++r) ranks.push_back(cluster.spawn<AxesRank>(0, r + 1));
+    for (size_t r = 0; r < n; ++r) ranks.push_back(cluster.here(0).spawn<AxesRank>(r + 1));
     const Mesh mesh(Group(ranks, "ranks"), {{"ep", run.ep}, {"cp", run.cp}});
     Generator generator(7);
     const Tensor start = ops::randn({kAxisRows, kAxisTime, kAxisWidth}, generator).to(float64);

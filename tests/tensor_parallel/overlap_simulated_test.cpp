@@ -9,12 +9,11 @@
 #include "parallel/pipeline/pipelines.h"
 #include "parallel/sharded/sharded.h"
 #include "rref/ref_table.h"
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
 using namespace std::chrono_literals;
-using testing::SimCluster;
 
 namespace {
 
@@ -75,7 +74,7 @@ struct Replicas {
   explicit Replicas(parallel::Per gather) : cluster(1, 5, hosting<InTurn, Elsewhere>()) {
     std::vector<AnyRef> actors;
     for (size_t r = 0; r < 2; ++r)
-      actors.push_back(cluster.spawn<InTurn>(0, 1 + r, cluster.spawn<Elsewhere>(0, 3 + r)));
+      actors.push_back(cluster.here(0).spawn<InTurn>(1 + r, cluster.here(0).spawn<Elsewhere>(3 + r)));
     train.emplace(Here(internal::rref::RefTable::of(cluster.worker(0))), MeshPoints({{"pp", 1}, {"dp", 2}}),
                   actors, parallel::stage<&InTurn::forward>().with_loss<&InTurn::loss>(),
                   parallel::PipelineOptions{
@@ -107,7 +106,7 @@ struct Replicas {
     await(optimizer->step_async(context));
     return took;
   }
-  SimCluster cluster;
+  SimulatedCluster cluster;
   std::optional<parallel::Pipelines> train;
   std::optional<optim::Distributed<optim::SGD>> optimizer;
   const Tensor x = ones({2, kLayerWidth});
@@ -161,10 +160,10 @@ TEST_CASE("a step waits for the first gather and the last sum, and for what no l
 }
 
 TEST_CASE("buckets are summed under the rest of the backward pass") {
-  SimCluster cluster(1, 5, hosting<Bucketed, Elsewhere>());
+  SimulatedCluster cluster(1, 5, hosting<Bucketed, Elsewhere>());
   std::vector<RRef<Bucketed>> members;
   for (size_t r = 0; r < 2; ++r)
-    members.push_back(cluster.spawn<Bucketed>(0, 1 + r, cluster.spawn<Elsewhere>(0, 3 + r)));
+    members.push_back(cluster.here(0).spawn<Bucketed>(1 + r, cluster.here(0).spawn<Elsewhere>(3 + r)));
   const Group group(members);
   for (auto& m : members) cluster.await(m.call<&Bucketed::join>(group)).value();
   cluster.network().set_faults({.delay = 1ms, .bytes_per_second = 1e6});

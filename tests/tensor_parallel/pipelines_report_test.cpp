@@ -10,7 +10,7 @@
 #include "parallel/pipeline/stage_layers.h"
 #include "parallel/sharded/sharded_encoder_layer.h"
 #include "rref/ref_table.h"
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
@@ -20,7 +20,6 @@ using parallel::PipelinesReport;
 using parallel::RankBytes;
 using parallel::Shard;
 using parallel::Sharded;
-using testing::SimCluster;
 
 namespace {
 
@@ -85,7 +84,7 @@ struct ReportedWorld {
     return all;
   }
   const size_t ranks;
-  SimCluster cluster;
+  SimulatedCluster cluster;
   std::optional<parallel::ActorMesh<ReportedStage>> model;
   std::optional<parallel::Pipelines> train;
   std::optional<optim::Distributed<optim::Adam>> optimizer;
@@ -177,7 +176,7 @@ TEST_CASE("what pipelines report of cut sequences and experts is what formulas s
         Axes{{{"dp", 2}, {"pp", 1}, {"ep", 2}, {"cp", 2}}, {.ring = true, .experts = 5, .capacity = 1}}}) {
     const MeshPoints points(axes.dims);
     INFO(points.str());
-    SimCluster cluster(1, static_cast<int>(points.size()) + 1, hosting<parallel::MeshModule>());
+    SimulatedCluster cluster(1, static_cast<int>(points.size()) + 1, hosting<parallel::MeshModule>());
     const Here here(internal::rref::RefTable::of(cluster.worker(0)));
     std::vector<Place> places;
     for (size_t i = 1; i <= points.size(); ++i) places.emplace_back("w" + std::to_string(i));

@@ -4,20 +4,20 @@
 #include <functional>
 #include <optional>
 
+#include "actors/worker/worker.h"
 #include "parallel/pipeline/pipelines.h"
 #include "parallel/tensor/linear.h"
 #include "rref/ref_table.h"
 #include "tests/support/near.h"
 #include "tests/support/seeds.h"
-#include "tests/support/sim_cluster.h"
 #include "troupe/context_parallel.h"
 #include "troupe/experts.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
 using namespace std::chrono_literals;
 using testing::seeds;
-using testing::SimCluster;
 
 namespace {
 
@@ -116,7 +116,7 @@ struct AxisPipelines {
         for (size_t i = dp ? r : 0; i < (dp ? r + 1 : 2); ++i)
           names.emplace_back("w" + std::to_string(1 + 2 * s + i));
         const Group ranks(cluster.worker(0), names, "ranks");
-        actors.push_back(cluster.spawn<AxisStage>(0, 1 + 2 * s + r, ranks, axis));
+        actors.push_back(cluster.here(0).spawn<AxisStage>(1 + 2 * s + r, ranks, axis));
       }
     auto method = way.slices > 1 ? parallel::stage<&AxisStage::carrying>().carries()
                                  : parallel::stage<&AxisStage::forward>();
@@ -163,7 +163,7 @@ struct AxisPipelines {
     }
   }
   const size_t stages;
-  SimCluster cluster;
+  SimulatedCluster cluster;
   std::optional<parallel::Pipelines> train;
   std::optional<optim::Distributed<optim::SGD>> optimizer;
   std::vector<double> losses;

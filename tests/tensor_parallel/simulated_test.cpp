@@ -1,18 +1,18 @@
 // Conversions on the simulated network: any order of messages, and ranks that die at any event.
 #include <catch2/catch.hpp>
 
+#include "actors/worker/worker.h"
 #include "parallel/mesh/weighted_mean.h"
 #include "tests/support/near.h"
 #include "tests/support/seeds.h"
-#include "tests/support/sim_cluster.h"
 #include "tests/tensor_parallel/rank_programs.h"
+#include "troupe/simulated/simulated_cluster.h"
 
 using namespace troupe;
 using namespace std::chrono_literals;
 using testing::Program;
 using testing::ProgramRank;
 using testing::seeds;
-using testing::SimCluster;
 
 namespace {
 
@@ -26,7 +26,7 @@ struct Step {
 
 // `dies`: the event before which the victim dies; negative: never.
 Step step_of(uint64_t seed, int dies, WorkerId victim) {
-  SimCluster cluster(seed, kRanks + 1, hosting<ProgramRank>());
+  SimulatedCluster cluster(seed, kRanks + 1, hosting<ProgramRank>());
   cluster.network().set_faults({.delay = 1ms, .jitter = seed % 2 ? 2ms : 0ms});
   const std::string name = "w" + std::to_string(victim);
   Step out;
@@ -42,7 +42,7 @@ Step step_of(uint64_t seed, int dies, WorkerId victim) {
   {
     const Tensor start = testing::random(testing::kShape, 7);
     std::vector<RRef<ProgramRank>> ranks;
-    for (size_t r = 0; r < kRanks; ++r) ranks.push_back(cluster.spawn<ProgramRank>(0, r + 1, start));
+    for (size_t r = 0; r < kRanks; ++r) ranks.push_back(cluster.here(0).spawn<ProgramRank>(r + 1, start));
     const Group group(ranks, "ranks");
     autograd::Context context(cluster.worker(0));
     try {

@@ -5,13 +5,14 @@
 #include <functional>
 #include <optional>
 
+#include "actors/worker/worker.h"
 #include "parallel/pipeline/pipelines.h"
 #include "parallel/sharded/sharded.h"
 #include "parallel/tensor/linear.h"
 #include "rref/ref_table.h"
 #include "tests/support/near.h"
 #include "tests/support/seeds.h"
-#include "tests/support/sim_cluster.h"
+#include "troupe/simulated/simulated_cluster.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
@@ -20,7 +21,6 @@ using parallel::Per;
 using parallel::Shard;
 using parallel::Sharded;
 using testing::seeds;
-using testing::SimCluster;
 
 namespace {
 
@@ -69,7 +69,7 @@ struct SimPipelines {
     for (size_t i = 0; i < ranks; ++i) {
       std::vector<Place> names;
       for (size_t t = 0; t < tp; ++t) names.emplace_back("w" + std::to_string(1 + i / tp * tp + t));
-      actors.push_back(cluster.spawn<SimStage>(0, 1 + i, Group(cluster.worker(0), names, "tp"), width));
+      actors.push_back(cluster.here(0).spawn<SimStage>(1 + i, Group(cluster.worker(0), names, "tp"), width));
     }
     train.emplace(here, points, actors, parallel::stage<&SimStage::forward>().with_loss<&SimStage::loss>(),
                   options, parallel::PipelinesDims());
@@ -114,7 +114,7 @@ struct SimPipelines {
   }
   const int64_t width;
   const size_t ranks;
-  SimCluster cluster;
+  SimulatedCluster cluster;
   std::optional<parallel::Pipelines> train;
   std::optional<optim::Distributed<optim::SGD>> optimizer;
   std::vector<double> losses;

@@ -10,20 +10,15 @@
 #include "actors/cluster/join.h"
 #include "actors/worker/guests.h"
 #include "actors/worker/reports.h"
-#include "autograd/distributed/optim/hosted_module.h"
-#include "autograd/distributed/optim/module_actor.h"
 #include "core/async/waiting.h"
 #include "core/base/build_id.h"
 #include "core/base/random_bytes.h"
 #include "core/base/shown.h"
-#include "llm/model_server.h"
 #include "net/address.h"
 #include "net/sim/network.h"
 #include "net/socket/loop/own_address.h"
 #include "net/socket/loop/sockets.h"
 #include "ops/dispatch/threads.h"
-#include "parallel/pipeline/pipeline.h"
-#include "parallel/server/server_actors.h"
 #include "rref/ref_table.h"
 #include "troupe/checkpoint/job_messages.h"
 #include "troupe/checkpoint/job_saver.h"
@@ -37,15 +32,6 @@ namespace troupe {
 namespace {
 
 constexpr Duration kLastWords = std::chrono::seconds(1);  // to those that come to a meeting that has failed
-
-// What a program hosts, and what layers above the workers need everywhere.
-internal::actors::TypeRegistry with_builtin(internal::actors::TypeRegistry hosting) {
-  for (auto& type : nn::hosted_module_types(hosting)) hosting.push_back(std::move(type));
-  for (auto& type : parallel::builtin_actors()) hosting.push_back(std::move(type));
-  for (auto& type : llm::builtin_actors()) hosting.push_back(std::move(type));
-  for (auto& type : internal::parallel::server_actors()) hosting.push_back(std::move(type));
-  return hosting;
-}
 
 // 2 for "w2"; empty for what is no worker's name.
 std::optional<uint32_t> number_of(const std::string& name) {
@@ -315,7 +301,7 @@ class Joined final : public WorkerProcess {
 
 std::unique_ptr<Cluster> Cluster::in_process(int workers, internal::actors::TypeRegistry hosting,
                                              ClusterOptions options) {
-  return std::make_unique<InProcess>(workers, with_builtin(std::move(hosting)), options);
+  return std::make_unique<InProcess>(workers, with_builtin_types(std::move(hosting)), options);
 }
 
 std::unique_ptr<Cluster> Cluster::coordinate(const LaunchEnvironment& environment,
@@ -323,7 +309,7 @@ std::unique_ptr<Cluster> Cluster::coordinate(const LaunchEnvironment& environmen
                                              const Future<void>& stop) {
   options.join_timeout = environment.join_timeout.value_or(options.join_timeout);
   options.elastic = options.elastic || environment.elastic;
-  return std::make_unique<Coordinated>(environment, with_builtin(std::move(hosting)), options, stop);
+  return std::make_unique<Coordinated>(environment, with_builtin_types(std::move(hosting)), options, stop);
 }
 
 std::unique_ptr<WorkerProcess> WorkerProcess::join(const LaunchEnvironment& environment,
@@ -331,7 +317,7 @@ std::unique_ptr<WorkerProcess> WorkerProcess::join(const LaunchEnvironment& envi
                                                    ClusterOptions options) {
   options.join_timeout = environment.join_timeout.value_or(options.join_timeout);
   options.elastic = options.elastic || environment.elastic;
-  return std::make_unique<Joined>(environment, with_builtin(std::move(hosting)), options);
+  return std::make_unique<Joined>(environment, with_builtin_types(std::move(hosting)), options);
 }
 
 std::vector<std::string> Cluster::workers() const {

@@ -5,17 +5,21 @@
 #include "actors/cluster/profiler.h"
 #include "autograd/distributed/dist_engine.h"
 #include "autograd/distributed/optim/distributed_optimizer.h"
+#include "autograd/distributed/optim/hosted_module.h"
 #include "autograd/distributed/optim/module_actor.h"
 #include "collective/engine.h"
 #include "llm/adapters.h"
+#include "llm/model_server.h"
 #include "llm/pretrained.h"
 #include "net/sim/network.h"
 #include "net/socket/socket_transport.h"
 #include "parallel/data/replica.h"
 #include "parallel/data/replica_average.h"
 #include "parallel/mesh/actor_mesh.h"
+#include "parallel/pipeline/pipeline.h"
 #include "parallel/pipeline/stage/stage_work.h"
 #include "parallel/server/consistency/staleness_metrics.h"
+#include "parallel/server/server_actors.h"
 #include "parallel/server/server_backup.h"
 #include "parallel/tensor/meetings.h"
 #include "parallel/tensor/whole_model.h"
@@ -68,6 +72,14 @@ void connect_devices(internal::actors::Worker& worker, const std::string& token,
 }
 
 }  // namespace
+
+internal::actors::TypeRegistry with_builtin_types(internal::actors::TypeRegistry hosting) {
+  for (auto& type : nn::hosted_module_types(hosting)) hosting.push_back(std::move(type));
+  for (auto& type : parallel::builtin_actors()) hosting.push_back(std::move(type));
+  for (auto& type : llm::builtin_actors()) hosting.push_back(std::move(type));
+  for (auto& type : internal::parallel::server_actors()) hosting.push_back(std::move(type));
+  return hosting;
+}
 
 WorkerStack::WorkerStack(internal::actors::WorkerOptions options)
     : worker_(std::make_shared<internal::actors::Worker>(std::move(options))),

@@ -16,6 +16,9 @@ class Network;
 struct SocketLimits;
 }  // namespace internal::net
 
+/// What a program hosts, and what layers above the workers need everywhere.
+internal::actors::TypeRegistry with_builtin_types(internal::actors::TypeRegistry hosting);
+
 class WorkerStack {
  public:
   /// The worker, and on it everything above calls: references, autograd, optimizers, pipelines.
