@@ -6,6 +6,7 @@
 #include "core/base/error.h"
 #include "core/base/out_of_memory.h"
 #include "core/cuda/elements.h"
+#include "core/cuda/event_clock.h"
 #include "core/cuda/install.h"
 #include "core/cuda/pinned.h"
 #include "core/cuda/runtime.h"
@@ -109,6 +110,8 @@ class CudaBackend final : public Backend, public FiniteMemory {
   void synchronize(Device device) override {
     check(cudaStreamSynchronize(stream_of(device)), "waiting for its work", device);
   }
+
+  std::unique_ptr<DeviceClock> clock(Device device) override { return event_clock(device); }
 
   void copy_elements(const Tensor& to, const Tensor& from) override { cuda::copy_elements(to, from); }
   void fill_elements(const Tensor& to, const Scalar& value) override { cuda::fill_elements(to, value); }

@@ -3,7 +3,9 @@
 #include <atomic>
 #include <charconv>
 #include <memory>
+#include <utility>
 
+#include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/shown.h"
 
@@ -27,7 +29,26 @@ std::string those_that_are_there() {
   return text;
 }
 
+class HostClock final : public DeviceClock {
+ public:
+  HostClock(Backend& backend, Device device) : backend_(backend), device_(device) { (void)lap(); }
+  double lap() override {
+    backend_.synchronize(device_);
+    const TimePoint now = Clock::system().now();
+    return std::chrono::duration<double>(now - std::exchange(last_, now)).count();
+  }
+
+ private:
+  Backend& backend_;
+  const Device device_;
+  TimePoint last_;
+};
+
 }  // namespace
+
+std::unique_ptr<DeviceClock> Backend::clock(Device device) {
+  return std::make_unique<HostClock>(*this, device);
+}
 
 Device device_named(const std::string& name) {
   const size_t colon = name.find(':');

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/memory/device.h"
+#include "core/memory/device_clock.h"
 
 namespace troupe {
 
@@ -71,6 +72,8 @@ class Backend {
   virtual void wait(Device, StreamId /*waiting*/, StreamId /*other*/, uint64_t /*mark*/) {}
   /// Waits on the host until current_stream() is done.
   virtual void synchronize(Device) {}
+  /// For the calling thread's work from now on; by the host's clock where the kind has none of its own.
+  virtual std::unique_ptr<DeviceClock> clock(Device device);
 
   /// Copies elements of one shape: any strides, any dtypes (converted), any overlap. Both on one device.
   virtual void copy_elements(const Tensor& to, const Tensor& from) = 0;

@@ -35,7 +35,8 @@ std::vector<LayerCost> at_speed_one(const std::vector<std::vector<LayerCost>>& a
 
 // The first pair of workers of each class.
 void measure_links(const Measurers& measurers, const std::vector<MeasuredPlace>& places,
-                   const std::vector<WorkerCost>& workers, ModelProfile& out, const MeasureOptions& options) {
+                   const std::vector<WorkerCost>& workers, ModelProfile& out, const MeasureOptions& options,
+                   const std::string& device) {
   for (size_t a = 0; a < places.size(); ++a)
     for (size_t b = a + 1; b < places.size(); ++b) {
       LinkCost& link = places[a].process == places[b].process ? out.process
@@ -44,7 +45,7 @@ void measure_links(const Measurers& measurers, const std::vector<MeasuredPlace>&
       if (link.rate <= 0)
         link = measurers[a]
                    .with_timeout(options.timeout)
-                   .call<&Measurer::link>(measurers[b], options.repeats)
+                   .call<&Measurer::link>(measurers[b], device, options.repeats)
                    .get();
     }
 }
@@ -55,9 +56,11 @@ ModelProfile measure(const Here& here, const Value& model, const Tensor& sample,
                      const MeasureOptions& options) {
   if (options.repeats < 1)
     throw_invalid(fmt::format("[plan] {} repeats: expected at least 1", options.repeats));
-  if (!sample.defined() || sample.dim() < 1 || sample.size(0) < 2 || sample.device() != cpu)
-    throw_invalid("[plan] a sample has at least 2 rows, on the CPU; got " +
+  if (!sample.defined() || sample.dim() < 1 || sample.size(0) < 2)
+    throw_invalid("[plan] a sample has at least 2 rows; got " +
                   (sample.defined() ? sample.summary() : std::string("undefined")));
+  const std::string device = sample.device().str();
+  const Tensor rows_there = sample.to(cpu);
   ModelProfile out;
   Measurers measurers;
   std::vector<Place> workers;
@@ -67,7 +70,7 @@ ModelProfile measure(const Here& here, const Value& model, const Tensor& sample,
     measurers.push_back(here.spawn<Measurer>(m.name));
   }
   const auto layers_on = [&](const RRef<Measurer>& m, int64_t repeats) {
-    return m.with_timeout(options.timeout).call<&Measurer::layers>(model, sample, repeats);
+    return m.with_timeout(options.timeout).call<&Measurer::layers>(model, rows_there, device, repeats);
   };
   // Workers of one process would count each other's bytes.
   const std::vector<LayerCost> alone = layers_on(measurers[0], options.repeats).get();
@@ -78,7 +81,7 @@ ModelProfile measure(const Here& here, const Value& model, const Tensor& sample,
   const auto rows = static_cast<double>(out.batch);
   std::vector<Future<double>> pacing;
   for (const auto& m : measurers)
-    pacing.push_back(m.with_timeout(options.timeout).call<&Measurer::pace>(model, sample));
+    pacing.push_back(m.with_timeout(options.timeout).call<&Measurer::pace>(model, rows_there, device));
   const std::vector<double> paces = all(pacing).get();
   for (size_t w = 0; w < paces.size(); ++w) out.workers[w].pace = paces[w];
   out.layers = at_speed_one(timed, out.workers);
@@ -90,7 +93,7 @@ ModelProfile measure(const Here& here, const Value& model, const Tensor& sample,
   }
   for (const LayerCost& l : out.layers) out.cuts_layers = out.cuts_layers || l.sums > 0;
   std::vector<Future<std::pair<double, double>>> stepping;
-  for (const auto& m : measurers) stepping.push_back(m.call<&Measurer::optimizer>(options.repeats));
+  for (const auto& m : measurers) stepping.push_back(m.call<&Measurer::optimizer>(device, options.repeats));
   for (const auto& [seconds, state] : all(stepping).get())
     out.optimizer += seconds / static_cast<double>(measurers.size()), out.state = state;
   // Last, so that what code and libraries have is there, and nothing of the layers.
@@ -102,7 +105,7 @@ ModelProfile measure(const Here& here, const Value& model, const Tensor& sample,
     out.cores = std::min(out.cores, places[w].cores);
     out.workers[w].memory = places[w].memory, out.workers[w].tensors = places[w].tensors;
   }
-  measure_links(measurers, places, out.workers, out, options);
+  measure_links(measurers, places, out.workers, out, options, device);
   if (measurers.size() > 1) {
     const Group group = Mesh(here.table().worker(), {{"all", workers.size()}}, workers).all();
     std::vector<Future<internal::collective::Links>> tuning;

@@ -10,6 +10,7 @@
 #include "core/base/clock.h"
 #include "core/base/process_facts.h"
 #include "core/base/thread.h"
+#include "core/memory/backend.h"
 #include "core/memory/cpu_allocator.h"
 #include "core/tensor/creation.h"
 #include "nn/linear.h"
@@ -74,6 +75,7 @@ void divide(LayerCost& cost, const ValueMap& spec, nn::Layer& layer, const Tenso
     if (is_on_each_rank(name)) on_each += static_cast<double>(p.nbytes());
   cost.parameters_divided = cost.parameters > 0 ? 1 - on_each / cost.parameters : 0;
   const auto norm = nn::make(nn::spec_of("layer_norm", {ValueList{x.size(-1)}}));
+  norm->to(x.device());
   const double norms = attention_alone ? 0 : kNormsOfALayer * time_layer(*norm, x, repeats).total();
   cost.time_divided = std::clamp(1 - norms / std::max(took.total(), 1e-12), 0.0, 1.0);
   // The inputs of norms and of the linear layers behind them.
@@ -84,6 +86,7 @@ void divide(LayerCost& cost, const ValueMap& spec, nn::Layer& layer, const Tenso
 LayerCost measured(const Value& value, Tensor& few, Tensor& many, int64_t repeats) {
   LayerCost cost;
   const auto layer = nn::make(value);
+  layer->to(many.device());
   const Value spec_value = nn::spec_of("sequential", {Value(ValueList{value})});
   const ValueMap spec =
       *spec_value.get_if<ValueMap>()->at("layers").get_if<ValueList>()->at(0).get_if<ValueMap>();
@@ -127,17 +130,20 @@ MeasuredPlace Measurer::place() {
           static_cast<double>(process_facts().memory), static_cast<double>(allocator_stats().in_use)};
 }
 
-std::vector<LayerCost> Measurer::layers(Value model, Tensor sample, int64_t repeats) {
+std::vector<LayerCost> Measurer::layers(Value model, Tensor sample, std::string device, int64_t repeats) {
   const ValueList layers = layers_of(model);
+  sample = sample.to(Device(device));
   Tensor many = sample, few = sample.slice(0, 0, std::max<int64_t>(1, sample.size(0) / kFewRows)).clone();
   std::vector<LayerCost> costs;
   for (const Value& layer : layers) costs.push_back(measured(layer, few, many, repeats));
   return costs;
 }
 
-double Measurer::pace(Value model, Tensor sample) {
+double Measurer::pace(Value model, Tensor sample, std::string device) {
+  sample = sample.to(Device(device));
   std::vector<std::shared_ptr<nn::Layer>> layers;
-  for (const Value& layer : layers_of(model)) layers.push_back(nn::make(layer));
+  for (const Value& layer : layers_of(model))
+    layers.push_back(nn::make(layer)), layers.back()->to(sample.device());
   const auto pass = [&] {
     Tensor x = sample;
     for (const auto& layer : layers) x = time_layer(*layer, x, Backward::whole).y;
@@ -149,18 +155,20 @@ double Measurer::pace(Value model, Tensor sample) {
   return seconds_since(start) / static_cast<double>(passes);
 }
 
-std::pair<double, double> Measurer::optimizer(int64_t repeats) {
+std::pair<double, double> Measurer::optimizer(std::string device, int64_t repeats) {
   nn::Linear layer(1024, 1024);
+  layer.to(Device(device));
   const double bytes = bytes_of(layer);
   optim::Adam adam(layer.parameters(), {});
   Tensors grads;
   for (const Tensor& p : layer.parameters()) grads.push_back(ones_like(p));
   adam.step(grads);
   std::vector<double> took;
+  const auto watch = backend_of(Device(device)).clock(Device(device));
   for (int64_t k = 0; k < repeats; ++k) {
-    const TimePoint start = Clock::system().now();
+    (void)watch->lap();
     adam.step(grads);
-    took.push_back(seconds_since(start));
+    took.push_back(watch->lap());
   }
   double state = 0;
   for (const auto& [name, t] : adam.state())
@@ -168,7 +176,7 @@ std::pair<double, double> Measurer::optimizer(int64_t repeats) {
   return {middle(took) / bytes, state / bytes};
 }
 
-Task<LinkCost> Measurer::link(RRef<Measurer> other, int64_t repeats) {
+Task<LinkCost> Measurer::link(RRef<Measurer> other, std::string device, int64_t repeats) {
   const auto round = [&](const Tensor& x, int64_t times) -> Task<double> {
     std::vector<double> took;
     for (int64_t k = 0; k < times + 2; ++k) {  // the first make connections
@@ -179,7 +187,7 @@ Task<LinkCost> Measurer::link(RRef<Measurer> other, int64_t repeats) {
     }
     co_return middle(took);
   };
-  const Tensor small = zeros({16}), large = ones({kLinkBytes / 4});
+  const Tensor small = zeros({16}).to(Device(device)), large = ones({kLinkBytes / 4}).to(Device(device));
   Task<double> few = round(small, 8 * repeats);
   const double short_round = co_await std::move(few);
   Task<double> many = round(large, repeats);

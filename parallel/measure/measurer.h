@@ -25,15 +25,16 @@ class Measurer final : public Actor {
   /// Bytes that tensors of its process have had at most since this was called last, on the CPU, but for
   /// small ones.
   double most_tensors();
-  /// The layers of a model, one after the other, on the sample, which has 2 rows at least, and on a quarter
-  /// of its rows.
-  std::vector<troupe::parallel::LayerCost> layers(Value model, Tensor sample, int64_t repeats);
+  /// The layers of a model on a device ("cuda:0"), one after the other, on the sample, which has 2 rows at
+  /// least, and on a quarter of its rows.
+  std::vector<troupe::parallel::LayerCost> layers(Value model, Tensor sample, std::string device,
+                                                  int64_t repeats);
   /// Seconds of a pass through the layers and back, one after the other for half a second: what holds the
   /// worker up now and then counts.
-  double pace(Value model, Tensor sample);
+  double pace(Value model, Tensor sample, std::string device);
   /// Seconds and bytes of state of Adam, for one byte of parameters.
-  std::pair<double, double> optimizer(int64_t repeats);
-  Task<troupe::parallel::LinkCost> link(RRef<Measurer> other, int64_t repeats);
+  std::pair<double, double> optimizer(std::string device, int64_t repeats);
+  Task<troupe::parallel::LinkCost> link(RRef<Measurer> other, std::string device, int64_t repeats);
   int64_t take(Tensor x) { return x.numel(); }
   /// All members of the group call it at one time.
   Task<collective::Links> sums(Group group);

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "autograd/split_pass.h"
-#include "core/base/clock.h"
 #include "core/memory/backend.h"
 #include "core/memory/cpu_allocator.h"
 #include "core/tensor/creation.h"
@@ -17,23 +16,6 @@ class Nowhere final : public autograd::Sink {
   void accumulate(const Tensor&, const Tensor&) override {}
 };
 
-// The seconds from one time to the next, when the device has done what was asked of it.
-class Stopwatch {
- public:
-  explicit Stopwatch(Device device) : device_(device) { (void)lap(); }
-  double lap() {
-    backend_of(device_).synchronize(device_);
-    const TimePoint now = Clock::system().now();
-    const double took = std::chrono::duration<double>(now - last_).count();
-    last_ = now;
-    return took;
-  }
-
- private:
-  const Device device_;
-  TimePoint last_;
-};
-
 }  // namespace
 
 TimedLayer time_layer(nn::Layer& layer, const Tensor& x, Backward how) {
@@ -42,20 +24,20 @@ TimedLayer time_layer(nn::Layer& layer, const Tensor& x, Backward how) {
   if (is_floating(in.dtype())) in.requires_grad_();
   const auto in_use = [&] { return static_cast<double>(allocator_stats(x.device()).in_use); };
   const double before = in_use();
-  Stopwatch watch(x.device());
+  const auto watch = backend_of(x.device()).clock(x.device());
   const Tensor y = layer(in);
-  took.forward = watch.lap();
+  took.forward = watch->lap();
   took.saved = std::max(0.0, in_use() - before);
   if (y.requires_grad()) {
     const Tensor grad = ones_like(y);
     Nowhere nowhere;
     const bool whole = how == Backward::whole;
     autograd::SplitPass pass({y}, !whole && in.requires_grad() ? Tensors{in} : Tensors{});
-    (void)watch.lap();
+    (void)watch->lap();
     (void)pass.inputs({grad});
-    if (!whole) took.input = watch.lap();
+    if (!whole) took.input = watch->lap();
     pass.rest(nowhere);
-    (whole ? took.backward : took.weight) = watch.lap();
+    (whole ? took.backward : took.weight) = watch->lap();
   }
   took.y = y.detach();
   return took;

@@ -115,7 +115,8 @@ PlanCheck check_plan(const Here& here, const ModelProfile& profile, const Planne
   check.measured_memory = most_tensors().at(cost.worker);
   std::vector<Future<double>> pacing;
   for (const auto& m : measurers)
-    pacing.push_back(m.with_timeout(std::chrono::minutes(10)).call<&Measurer::pace>(model, sample));
+    pacing.push_back(m.with_timeout(std::chrono::minutes(10))
+                         .call<&Measurer::pace>(model, sample.to(cpu), sample.device().str()));
   check.slower = slower_workers(profile, all(pacing).get(), layout);
   return check;
 }

@@ -1,4 +1,5 @@
 // `troupe plan`: a program measures its layers, the plan becomes a layout file, and the program trains by it.
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/process/launcher.h"
@@ -34,6 +35,17 @@ TEST_CASE("a program is measured, planned and checked", "[process]") {
   REQUIRE(checked.exit_code() == 0);
   CHECK_THAT(checked.output,
              Contains("a step: predicted ") && Contains("tensors of w") && Contains(", measured "));
+  // A worker that has become slower is named, with what the plan would be.
+  auto before = nlohmann::json::parse(std::ifstream(profile));
+  before["workers"][1]["pace"] = before["workers"][1]["pace"].get<double>() / 100;
+  const std::string faster = at + "/faster.json";
+  std::ofstream(faster) << before;
+  auto again = train;
+  again.insert(again.end(), {"--check", faster});
+  Launcher straggling(again);
+  REQUIRE(straggling.exit_code() == 0);
+  CHECK_THAT(straggling.output, Contains("\n  w1 computes at 0.0") && !Contains("w0 computes at 0.0"));
+
   auto steps = train;
   steps.insert(steps.end(), {"--steps", "3", "--chart", at + "/loss.svg"});
   Launcher trained(steps);

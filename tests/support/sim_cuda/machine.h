@@ -92,8 +92,9 @@ struct Spans {
 };
 
 struct EventState {
-  uint64_t asked = 0, reached = 0;        // numbers of records
-  std::shared_ptr<Clock> last = nullptr;  // what was before the last record, once that is reached
+  uint64_t asked = 0, reached = 0;                // numbers of records
+  std::shared_ptr<Clock> last = nullptr;          // what was before the last record, once that is reached
+  std::chrono::steady_clock::time_point at = {};  // when it was reached
 };
 
 /// What a task does that needs tasks of other streams at the same time: it keeps the head of its stream until

@@ -447,7 +447,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
     const auto state = found->second;
     const uint64_t number = ++state->asked;
     state->last = std::make_shared<sim_cuda::Clock>();
-    m.add(s, {"cudaEventRecord", [state, number] { state->reached = std::max(state->reached, number); },
+    m.add(s, {"cudaEventRecord",
+              [state, number] {
+                state->reached = std::max(state->reached, number);
+                state->at = std::chrono::steady_clock::now();
+              },
               nullptr, 0, true, state->last});
     return cudaSuccess;
   });
@@ -471,6 +475,18 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
     if (found->second->reached < found->second->asked) m.run_some();
     if (found->second->reached < found->second->asked) return cudaErrorNotReady;
     if (found->second->last) m.host_waited_for(*found->second->last);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
+  return call([&](Machine& m) {
+    const auto a = m.events.find(from), b = m.events.find(to);
+    if (a == m.events.end() || b == m.events.end()) return cudaErrorInvalidResourceHandle;
+    for (const auto& e : {a->second, b->second})
+      if (e->reached < e->asked) return cudaErrorNotReady;
+    *ms = std::chrono::duration<float, std::milli>(b->second->at - a->second->at).count();
+    ++m.counters.times;
     return cudaSuccess;
   });
 }

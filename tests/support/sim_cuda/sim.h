@@ -15,6 +15,7 @@ struct Counters {
   uint64_t copies = 0, fills = 0;
   uint64_t most_used = 0;           ///< bytes of a device at one time
   uint64_t records = 0, waits = 0;  ///< of events, by streams
+  uint64_t times = 0;               ///< read between two events
 };
 Counters counters();
 void reset_counters();
