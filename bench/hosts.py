@@ -4,7 +4,7 @@
     hosts.py BIN_DIR [--hosts 2] [--ranks 2] [--rate 1gbit] [--quick] [--check]
     hosts.py BIN_DIR [--hosts 2] [--ranks 2] [--rate 1gbit] [--quick] --beside PYTHON [--rounds 3] [--part all|sums|tensors|steps]
 
-`--ranks` workers on each. The first prints sums by each way (bench_hosts), and what the links of the hosts have carried. `--check`: a hierarchical sum of
+Both take --delay MS, one way, and --loss PERCENT, of packets. `--ranks` workers on each. The first prints sums by each way (bench_hosts), and what the links of the hosts have carried. `--check`: a hierarchical sum of
 so many bytes sends 2 (hosts - 1) / hosts of them from each host, within 5 %.
 
 `--beside`: sums, training steps and tensors of 64 MiB (bench_links), beside those of Gloo in the PyTorch of that interpreter (torch_hosts.py), in turns; the
@@ -20,6 +20,8 @@ arguments.add_argument("bin_dir", type=pathlib.Path)
 arguments.add_argument("--hosts", type=int, default=2)
 arguments.add_argument("--ranks", type=int, default=2)
 arguments.add_argument("--rate", default="1gbit")
+arguments.add_argument("--delay", type=float, default=0)
+arguments.add_argument("--loss", type=float, default=0)
 arguments.add_argument("--quick", action="store_true")
 arguments.add_argument("--check", action="store_true")
 arguments.add_argument("--beside", metavar="PYTHON")
@@ -103,7 +105,7 @@ if __name__ == "__main__":
         stop(f"{given.beside} has no PyTorch: give --beside an interpreter that imports torch")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the hosts go all the same
     try:
-        with Hosts(given.hosts, given.rate) as its_hosts:
+        with Hosts(given.hosts, given.rate, given.bin_dir, given.delay, given.loss) as its_hosts:
             (beside if given.beside else sums)(its_hosts)
     except Missing as why:
         stop(why)

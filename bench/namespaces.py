@@ -1,5 +1,5 @@
 """Hosts that are network namespaces of this machine, whose links carry so much: for root, on Linux. hosts.py measures on them."""
-import json, os, secrets, shutil, subprocess
+import json, os, re, secrets, shutil, subprocess
 
 
 class Missing(Exception):
@@ -11,13 +11,20 @@ def call(*command):
         raise Missing(f"this does not work here: {' '.join(map(str, command))}")
 
 
-class Hosts:
-    """with Hosts(2, "1gbit") as hosts: ... Host n has the address 10.79.0.(n + 1), by its device `out`."""
+def megabits(rate):
+    number, unit = re.fullmatch(r"([\d.]+)([mg])bit", rate).groups()
+    return float(number) * (1000 if unit == "g" else 1)
 
-    def __init__(self, count, rate):
+
+class Hosts:
+    """with Hosts(2, "1gbit") as hosts: ... Host n has the address 10.79.0.(n + 1), by its device `out`. With a delay, in ms one way, or losses, in percent of
+    packets, the program slow_links of `bin_dir` carries them; else veth and tbf."""
+
+    def __init__(self, count, rate, bin_dir=None, delay=0, loss=0):
         if os.geteuid() or not shutil.which("ip") or not shutil.which("tc"):
             raise Missing("network namespaces are made by root, with ip and tc")
-        self.count, self.rate, self.jobs = count, rate, []
+        self.count, self.rate, self.jobs, self.carrier = count, rate, [], None
+        self.slow = [f"{bin_dir}/slow_links", megabits(rate), round(1000 * delay), round(10_000 * loss)] if delay or loss else None
         self.switch, *self.names = [f"troupe-bench-{os.getpid()}-{n}" for n in ("switch", *range(count))]
 
     def __enter__(self):
@@ -34,20 +41,39 @@ class Hosts:
     def begin(self):
         for name in (self.switch, *self.names):
             call("ip", "netns", "add", name)
+        if self.slow:
+            self.begin_slow()
+        else:
+            self.begin_fast()
+
+    def begin_slow(self):
+        self.carrier = subprocess.Popen([*map(str, self.slow), *self.names], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        if self.carrier.stdout.readline() != "ready\n":
+            raise Missing(f"this does not work here: {' '.join(map(str, self.slow))}")
+        for host in range(self.count):
+            self.address(host)
+
+    def begin_fast(self):
         call("ip", "-n", self.switch, "link", "add", "bridge", "type", "bridge")
         call("ip", "-n", self.switch, "link", "set", "bridge", "up")
         for host, name in enumerate(self.names):
             call("ip", "link", "add", "out", "netns", name, "type", "veth", "peer", "name", f"to{host}", "netns", self.switch)
             call("ip", "-n", self.switch, "link", "set", f"to{host}", "master", "bridge", "up")
-            call("ip", "-n", name, "address", "add", f"10.79.0.{host + 1}/24", "dev", "out")
-            for link in ("lo", "out"):
-                call("ip", "-n", name, "link", "set", link, "up")
+            self.address(host)
             call("tc", "-n", name, "qdisc", "add", "dev", "out", "root", "tbf", "rate", self.rate, "burst", "256kb", "latency", "50ms")
+
+    def address(self, host):
+        call("ip", "-n", self.names[host], "address", "add", f"10.79.0.{host + 1}/24", "dev", "out")
+        for link in ("lo", "out"):
+            call("ip", "-n", self.names[host], "link", "set", link, "up")
 
     def end(self):
         for job in self.jobs:
             job.kill()
             job.wait()
+        if self.carrier:
+            self.carrier.stdin.close()
+            self.carrier.wait()
         for name in (self.switch, *self.names):
             subprocess.run(["ip", "netns", "delete", name], stderr=subprocess.DEVNULL)  # its links go with it
 
