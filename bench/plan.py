@@ -2,7 +2,7 @@
 """What `troupe plan` says of layouts of the example sharded, beside what their steps take: two workers on two hosts that are network namespaces of
 this machine, whose link carries so much. For root, on Linux.
 
-    plan.py BIN_DIR TEXT_FILE [--rate 1gbit] [--width 128] [--batch 16] [--slowed]
+    plan.py BIN_DIR TEXT_FILE [--rate 1gbit] [--delay 5] [--width 128] [--batch 16] [--slowed]
 
 A line for each layout; in the end how much slower the plan's first one is than the fastest that ran. --slowed: each worker has a core, and one shares
 its own with a loop, which leaves it half: what --check says of that, the rows that a plan gives it, and its step beside the ideal one.
@@ -19,6 +19,8 @@ arguments = argparse.ArgumentParser()
 arguments.add_argument("bin_dir", type=pathlib.Path)
 arguments.add_argument("text", type=pathlib.Path)
 arguments.add_argument("--rate", default="1gbit")
+arguments.add_argument("--delay", type=float, default=0, help="ms, one way")
+arguments.add_argument("--loss", type=float, default=0, help="percent of packets")
 arguments.add_argument("--width", default="128")
 arguments.add_argument("--batch", default="16")
 arguments.add_argument("--slowed", action="store_true")
@@ -70,7 +72,7 @@ def slowed(hosts, folder):
 
 
 try:
-    with tempfile.TemporaryDirectory() as name, Hosts(2, given.rate) as hosts:
+    with tempfile.TemporaryDirectory() as name, Hosts(2, given.rate, given.bin_dir, given.delay, given.loss) as hosts:
         folder = pathlib.Path(name)
         if given.slowed:
             slowed(hosts, folder)
@@ -78,6 +80,6 @@ try:
         run(hosts, "--measure", folder / "model.json")
         steps = [check(hosts, folder, layout) for layout in LAYOUTS]
         chosen = check(hosts, folder, plan(folder))
-        print(json.dumps({"rate": given.rate, "chosen_over_best": round(chosen / min(*steps, chosen), 3)}))
+        print(json.dumps({"rate": given.rate, "delay_ms": given.delay, "width": given.width, "chosen_over_best": round(chosen / min(*steps, chosen), 3)}))
 except Missing as missing:
     sys.exit(f"plan.py: {missing}")

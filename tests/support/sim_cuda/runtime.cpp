@@ -7,38 +7,11 @@
 #include <cstring>
 #include <utility>
 
-#include "tests/support/sim_cuda/machine.h"
+#include "tests/support/sim_cuda/runtime_call.h"
 
-using sim_cuda::Machine, sim_cuda::Memory, sim_cuda::Stream, sim_cuda::Fault, sim_cuda::EventState;
+using namespace sim_cuda;
 
 namespace {
-
-thread_local int current_device = 0;
-thread_local cudaError_t last_error = cudaSuccess;
-
-cudaError_t told(cudaError_t e) {
-  if (e != cudaSuccess) last_error = e;
-  return e;
-}
-
-// What every call does: the lock, then what is wrong with the machine already.
-template <class F>
-cudaError_t call(F&& f) {
-  Machine& m = Machine::get();
-  std::lock_guard lock(m.mutex);
-  if (m.memories.empty()) return told(m.no_devices);
-  if (m.sticky != cudaSuccess) return told(m.sticky);
-  const cudaError_t e = f(m);
-  return told(e == cudaSuccess ? m.sticky : e);
-}
-
-template <class F>
-cudaError_t on_stream(cudaStream_t handle, F&& f) {
-  return call([&](Machine& m) {
-    Stream* s = m.find(handle);
-    return s ? f(m, *s) : cudaErrorInvalidResourceHandle;  // the default stream, too: nobody here uses it
-  });
-}
 
 // What may synchronize the device: it waits for kernels that wait for other devices.
 void may_wait(Machine& m, const char* who) {
@@ -50,11 +23,6 @@ bool finish(Machine& m, Stream& s, const char* who) {
   const bool done = m.run_until([&] { return s.tasks.empty(); }, who);
   if (done) m.host_waited_for(s.clock);
   return done;
-}
-
-template <class Handle>
-Handle new_handle(Machine& m) {
-  return reinterpret_cast<Handle>(m.next_handle += 0x10);
 }
 
 Memory& pool_memory(Machine& m, cudaMemPool_t pool) {
@@ -422,85 +390,6 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
     if (!s.tasks.empty()) m.run_some();
     if (!s.tasks.empty()) return cudaErrorNotReady;
     m.host_waited_for(s.clock);
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  return call([&](Machine& m) {
-    *event = new_handle<cudaEvent_t>(m);
-    m.events[*event] = std::make_shared<EventState>();
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  return call(
-      [&](Machine& m) { return m.events.erase(event) ? cudaSuccess : cudaErrorInvalidResourceHandle; });
-}
-
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
-  return on_stream(handle, [&](Machine& m, Stream& s) {
-    const auto found = m.events.find(event);
-    if (found == m.events.end()) return cudaErrorInvalidResourceHandle;
-    ++m.counters.records;
-    const auto state = found->second;
-    const uint64_t number = ++state->asked;
-    state->last = std::make_shared<sim_cuda::Clock>();
-    m.add(s, {"cudaEventRecord",
-              [state, number] {
-                state->reached = std::max(state->reached, number);
-                state->at = std::chrono::steady_clock::now();
-              },
-              nullptr, 0, true, state->last});
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned) {
-  return on_stream(handle, [&](Machine& m, Stream& s) {
-    const auto found = m.events.find(event);
-    if (found == m.events.end()) return cudaErrorInvalidResourceHandle;
-    ++m.counters.waits;
-    m.add(s, {"cudaStreamWaitEvent", nullptr, found->second, found->second->asked, false, nullptr,
-              found->second->last});
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaEventQuery(cudaEvent_t event) {
-  return call([&](Machine& m) {
-    const auto found = m.events.find(event);
-    if (found == m.events.end()) return cudaErrorInvalidResourceHandle;
-    if (found->second->reached < found->second->asked) m.run_some();
-    if (found->second->reached < found->second->asked) return cudaErrorNotReady;
-    if (found->second->last) m.host_waited_for(*found->second->last);
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
-  return call([&](Machine& m) {
-    const auto a = m.events.find(from), b = m.events.find(to);
-    if (a == m.events.end() || b == m.events.end()) return cudaErrorInvalidResourceHandle;
-    for (const auto& e : {a->second, b->second})
-      if (e->reached < e->asked) return cudaErrorNotReady;
-    *ms = std::chrono::duration<float, std::milli>(b->second->at - a->second->at).count();
-    ++m.counters.times;
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  return call([&](Machine& m) {
-    const auto found = m.events.find(event);
-    if (found == m.events.end()) return cudaErrorInvalidResourceHandle;
-    ++m.counters.synchronizations;
-    const auto state = found->second;
-    const auto last = state->last;
-    if (m.run_until([&, until = state->asked] { return state->reached >= until; }, "cudaEventSynchronize") &&
-        last)
-      m.host_waited_for(*last);
     return cudaSuccess;
   });
 }
