@@ -18,13 +18,18 @@ using internal::parallel::MeasuredPlace;
 using internal::parallel::Measurer;
 using Measurers = std::vector<RRef<Measurer>>;
 
+// Speeds that differ by less are taken as equal: that much comes and goes.
+constexpr double kAlike = 1.15;
+
 // Layers as a worker of speed 1 would take them. The fastest worker says so: others may be held up now and
 // then, which the quickest of some runs does not show.
 std::vector<LayerCost> at_speed_one(const std::vector<std::vector<LayerCost>>& all,
                                     std::vector<WorkerCost>& workers) {
   double mean = 0;
+  const auto [least, most] = std::ranges::minmax_element(workers, {}, &WorkerCost::pace);
+  const bool alike = most->pace < kAlike * least->pace;
   for (const WorkerCost& w : workers) mean += w.pace / static_cast<double>(workers.size());
-  for (WorkerCost& w : workers) w.speed = w.pace > 0 ? mean / w.pace : 1;
+  for (WorkerCost& w : workers) w.speed = w.pace > 0 && !alike ? mean / w.pace : 1;
   const auto fastest = std::ranges::max_element(workers, {}, &WorkerCost::speed);
   std::vector<LayerCost> layers = all[static_cast<size_t>(fastest - workers.begin())];
   for (LayerCost& l : layers)

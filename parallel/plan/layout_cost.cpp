@@ -60,28 +60,21 @@ class StepFormulas {
     return cost;
   }
 
-  // When a stage's gradients are summed, whose last backward pass lasts from `begin` to `end`: they go in
-  // buckets while the pass goes on, where a core is free for that, or the bytes are on their way elsewhere.
-  double summed_at(size_t s, double begin, double end) const {
-    if (layout_.dp < 2 || (layout_.shard == Shard::all && layout_.reduce == Per::use)) return end;
+  // Of the gradients of a stage, bucket by bucket, when its last pass is over: Pipelines begin then.
+  double summed(size_t s) const {
+    if (layout_.dp < 2 || (layout_.shard == Shard::all && layout_.reduce == Per::use)) return 0;
     const bool cuts = layout_.shard == Shard::gradients || layout_.shard == Shard::all;
     const Collective c = cuts ? Collective::reduce_scatter : Collective::all_reduce;
-    const bool under = sums_lie_under(s);
     const BucketSizes sizes;
     auto limit = static_cast<double>(sizes.first);
-    double total = 0, passed = 0, bucket = 0, done = begin;
-    for (size_t i = model_.begin(s); i < model_.end(s); ++i) total += backward(model_.layer(i));
-    const auto send = [&](double ready) {
-      done = std::max(done, under ? ready : end) + model_.over_replicas(c, bucket, s);
-      bucket = 0, limit = static_cast<double>(sizes.others);
-    };
+    double bucket = 0, took = 0;
     for (size_t i = model_.end(s); i-- > model_.begin(s);) {
-      passed += backward(model_.layer(i));
       bucket += model_.parameters_of(model_.layer(i));
-      if (bucket >= limit) send(begin + (end - begin) * (total > 0 ? passed / total : 1));
+      if (bucket < limit && i > model_.begin(s)) continue;
+      took += model_.over_replicas(c, bucket, s);
+      bucket = 0, limit = static_cast<double>(sizes.others);
     }
-    if (bucket > 0) send(end);
-    return std::max(done, end);
+    return took;
   }
   // Parameters that a step leaves in pieces are gathered behind it.
   double gathered_after(size_t s) const {
@@ -95,7 +88,6 @@ class StepFormulas {
 
  private:
   bool sums_lie_under(size_t s) const { return has_free_cores_ || model_.between_hosts(s); }
-  double backward(const LayerCost& l) const { return l.backward.of(model_.rows(0)); }
   // Each part is gathered under the one before it; the first under nothing.
   void add_gathers(size_t s, StageTimes& t) const {
     double gather = 0, first = 0;
@@ -190,8 +182,8 @@ double least_step(const ModelProfile& profile, const PlannedWorkers& workers, co
   double most = 0;
   for (size_t s = 0; s < model.stages(); ++s) {
     const StageTimes t = f.stage(0, s).alone;
-    most = std::max(most, model.micro_batches() * (t.forward + t.input + t.weight) + f.optimizer(0, s) +
-                              f.gathered_after(s));
+    most = std::max(most, model.micro_batches() * (t.forward + t.input + t.weight) + f.summed(s) +
+                              f.optimizer(0, s) + f.gathered_after(s));
   }
   return most;
 }
@@ -228,17 +220,18 @@ SharedProcessors processors_of(const CutModel& model, int64_t replica) {
 LayoutCost cost_of_replica(const CutModel& model, int64_t replica,
                            const std::vector<StepFormulas::StageCost>& stages, const Simulation& run) {
   const StepFormulas f(model);
-  std::vector<double> begin(stages.size(), 0), end(stages.size(), 0);  // of the last backward pass
-  for (const auto& e : run.events)
-    if (const auto s = static_cast<size_t>(e.worker); e.action.work != Work::forward && e.end >= end[s])
-      begin[s] = e.begin, end[s] = e.end;
+  std::vector<double> end(stages.size(), 0);  // of the last backward pass
+  for (const auto& e : run.events) {
+    double& last = end[static_cast<size_t>(e.worker)];
+    if (e.action.work != Work::forward) last = std::max(last, e.end);
+  }
   LayoutCost cost;
   size_t last = 0;
   double behind = 0;
   for (size_t s = 0; s < stages.size(); ++s) {
-    const double summed = f.summed_at(s, begin[s], end[s]);
-    const double all = summed + f.optimizer(replica, s) + f.gathered_after(s);
-    if (all > cost.step) cost.step = all, last = s, behind = summed - end[s];
+    const double summed = f.summed(s);
+    const double all = end[s] + summed + f.optimizer(replica, s) + f.gathered_after(s);
+    if (all > cost.step) cost.step = all, last = s, behind = summed;
     cost.sent = std::max(cost.sent, sent_by_stage(model, replica, s));
   }
   const StageTimes& t = stages[last].times;

@@ -104,7 +104,7 @@ TEST_CASE("profiles of one model are put together, and those of others are refus
 TEST_CASE("the formulas of a step: replicas, stages and ranks") {
   const ModelProfile p = with_heads(uniform(8, 4), 8);
   CHECK(cost(p, layout_of(1, 1, 1, 1)).compute == Approx(24e-3));
-  // Of two replicas each has half of the rows; their sums lie under the pass but for the last bucket.
+  // Of two replicas each has half of the rows; their sums come behind the pass.
   const LayoutCost replicas = cost(p, layout_of(2, 1, 1, 1));
   CHECK(replicas.compute == Approx(12e-3));
   CHECK(replicas.gradients > 0);
