@@ -91,6 +91,8 @@ def beside(hosts):
                 ratios.append(compare.ratio(line, peer))
         print(f"hosts.py: round {number + 1} of {given.rounds}", file=sys.stderr, flush=True)
     for name, table in tables.items():
+        if not table:
+            continue
         compare.show(table, [systems[name]], True)
         print()
 

@@ -91,6 +91,10 @@ FramePrefix decode_prefix(std::span<const std::byte, kPrefixBytes> bytes, const 
       if (p.header_words || p.count > 1)
         throw_invalid("[net] the answer to an offer of shared memory with something in it");
       return p;
+    case FrameKind::lanes:
+      if (p.header_words || p.count == 0 || p.count > kMostLanes)
+        throw_invalid(fmt::format("[net] a stream of {} lanes; the limit is {}", p.count, kMostLanes));
+      return p;
   }
   throw_invalid(fmt::format("[net] a frame of unknown kind {}", w[2] >> kWordsBits));
 }
@@ -150,6 +154,10 @@ std::vector<std::byte> heartbeat_frame(uint32_t received, uint16_t port) {
 
 std::vector<std::byte> answer_frame(FrameKind kind, bool accepted) {
   return to_vector(encode_prefix({kind, 0, accepted ? 1u : 0u}));
+}
+
+std::vector<std::byte> lanes_frame(size_t lanes) {
+  return to_vector(encode_prefix({FrameKind::lanes, 0, static_cast<uint32_t>(lanes)}));
 }
 
 std::vector<std::byte> goodbye_frame(std::string_view reason, uint32_t number) {

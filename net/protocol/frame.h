@@ -14,7 +14,8 @@
 // and nothing else. The others are prefixes alone, and not numbered: a heartbeat; the offer of a ring or an
 // arena, whose descriptors come with it; the answers, whose count is 1 if it may be used from now on. On a
 // link that outlives its connections (net/protocol/link.h) a heartbeat's number is that of the next frame
-// that its sender expects, and its count the TCP port where its sender listens on this address, or 0.
+// that its sender expects, and its count the TCP port where its sender listens on this address, or 0. There,
+// too, is `lanes`, the last frame by this socket: so many others carry what follows, in turns.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -36,18 +37,20 @@ enum class FrameKind : uint32_t {
   ring_offer = 3,
   ring_answer = 4,
   arena_offer = 5,
-  arena_answer = 6
+  arena_answer = 6,
+  lanes = 7
 };
 
 struct FramePrefix {
   FrameKind kind = FrameKind::message;
   uint32_t header_words = 0;
-  uint32_t count = 0;   ///< buffers of a message, bytes of a goodbye's text, port of a heartbeat
+  uint32_t count = 0;   ///< buffers of a message, bytes of a goodbye's text, port of a heartbeat, lanes
   uint32_t number = 0;  ///< of a message or goodbye, along its connection; begins again after the last
   bool operator==(const FramePrefix&) const = default;
 };
 
 inline constexpr size_t kPrefixBytes = 16;
+inline constexpr uint32_t kMostLanes = 16;
 inline constexpr size_t kGoodbyeBytes = 1024;  ///< longer texts are cut
 
 std::array<std::byte, kPrefixBytes> encode_prefix(const FramePrefix& prefix);
@@ -74,6 +77,7 @@ inline size_t head_bytes(const Message& message) { return kPrefixBytes + 8 * mes
 void write_head(std::byte* out, const Message& message, const Limits& limits, uint32_t number);
 std::vector<std::byte> heartbeat_frame(uint32_t received = 0, uint16_t port = 0);
 std::vector<std::byte> goodbye_frame(std::string_view reason, uint32_t number = 0);
+std::vector<std::byte> lanes_frame(size_t lanes);
 /// `kind`: ring_answer or arena_answer.
 std::vector<std::byte> answer_frame(FrameKind kind, bool accepted);
 

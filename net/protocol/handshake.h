@@ -34,7 +34,7 @@
 namespace troupe::internal::net {
 
 /// Spoken by this build. The first 16 bytes of a hello have the same form in every version.
-inline constexpr uint32_t kProtocolVersion = 16;
+inline constexpr uint32_t kProtocolVersion = 17;
 inline constexpr size_t kNameBytes = 255;  ///< longest PeerInfo::name
 inline constexpr size_t kTokenBytes = 16;  ///< shortest token
 

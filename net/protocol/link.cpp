@@ -19,8 +19,8 @@ LinkWords decode_link_words(const std::byte* bytes) {
   std::memcpy(w.id.data(), bytes, 16);
   std::memcpy(words, bytes + 16, 16);
   std::memcpy(&w.path, bytes + 32, 8);
-  w.word = words[0] <= static_cast<uint32_t>(LinkWords::Word::later) ? static_cast<LinkWords::Word>(words[0])
-                                                                     : LinkWords::Word::unknown;
+  w.word = words[0] <= static_cast<uint32_t>(LinkWords::Word::lane) ? static_cast<LinkWords::Word>(words[0])
+                                                                    : LinkWords::Word::unknown;
   w.attempt = words[1], w.received = words[2], w.direct = words[3];
   return w;
 }

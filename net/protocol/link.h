@@ -30,13 +30,14 @@ struct LinkWords {
     fresh = 0,    ///< a new link
     again = 1,    ///< of a dial: a link that has broken; of its answer: it goes on
     unknown = 2,  ///< of an answer: there is no such link here
-    later = 3     ///< of an answer: the link comes back by another dial
+    later = 3,    ///< of an answer: the link comes back by another dial, or has no use for a lane
+    lane = 4      ///< of a dial: one more socket for the connection that the link has; of its answer: it is
   };
   LinkId id{};
   Word word = Word::fresh;
-  uint32_t attempt = 0;   ///< which of this link's dials
-  uint32_t received = 0;  ///< number of the next frame that whoever says this expects
-  uint32_t direct = 0;    ///< of an answer: 1 if nothing on the way changes addresses
+  uint32_t attempt = 0;   ///< which of this link's dials; of a lane: the one that the connection is from
+  uint32_t received = 0;  ///< number of the next frame that whoever says this expects; of a lane: its own
+  uint32_t direct = 0;    ///< of an answer: 1 if nothing on the way changes addresses; of a lane: how many
   uint64_t path = 0;      ///< of a dial: a hash of the two addresses of the connection, as it sees them
   bool outlives() const { return id != LinkId{}; }
   bool operator==(const LinkWords&) const = default;
@@ -123,6 +124,8 @@ class Comeback {
   /// `heard`: when something came last, but no earlier than this side began to look.
   Next next(TimePoint now, TimePoint heard) const;
   bool is_up() const { return up_; }
+  /// The dial that the connection is from.
+  uint32_t current() const { return current_; }
 
   /// The connection has broken.
   void broke() { up_ = false, next_dial_ = {}, pause_ = kFirstPause; }

@@ -135,7 +135,10 @@ TEST_CASE("a prefix over the limits is refused and says what and how much") {
   CHECK(decode({FrameKind::arena_answer, 0, 0}) == "accepted");
   CHECK(decode({FrameKind::ring_answer, 0, 1}) == "accepted");
   CHECK(contains(decode({FrameKind::ring_answer, 0, 2}), "answer to an offer"));
-  CHECK(contains(decode({static_cast<FrameKind>(7), 0, 0}), "unknown kind 7"));
+  CHECK(decode({FrameKind::lanes, 0, 16}) == "accepted");
+  CHECK(contains(decode({FrameKind::lanes, 0, 17}), "a stream of 17 lanes; the limit is 16"));
+  CHECK(contains(decode({FrameKind::lanes, 0, 0}), "a stream of 0 lanes"));
+  CHECK(contains(decode({static_cast<FrameKind>(8), 0, 0}), "unknown kind 8"));
 }
 
 TEST_CASE("a prefix with any byte changed is refused") {

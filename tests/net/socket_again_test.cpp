@@ -69,10 +69,12 @@ struct Linked {
   std::shared_ptr<Connection> there, back;
 };
 
-// Sends messages of many sizes and breaks connections all the while: each arrives once, in order, whole.
-void come_through(Linked& two, int messages, int breaks) {
-  std::atomic<int> got[2] = {};
-  std::atomic<bool> wrong{false};
+// Sends messages of many sizes, so many at least, and breaks connections all the while, each time once `may`
+// says so: each arrives once, in order, whole.
+void come_through(
+    Linked& two, int messages, int breaks, const std::function<bool(int)>& may = [](int) { return true; }) {
+  std::atomic<int> got[2] = {}, sent[2] = {};
+  std::atomic<bool> wrong{false}, over{false};
   const auto sizes = [](uint64_t n) { return n % 7 == 0 ? size_t{300000} + n : n % 3 == 0 ? n * 11 : 0; };
   const auto check = [&](int side) {
     return [&, side](Connection&, Message& m) {
@@ -87,20 +89,23 @@ void come_through(Linked& two, int messages, int breaks) {
   };
   two.left.handler = check(0), two.right.handler = check(1);
   std::vector<std::thread> senders;
-  for (const auto& c : {two.there, two.back})
-    senders.emplace_back([&, c] {
-      for (int n = 0; n < messages; ++n) {
+  for (const int to : {0, 1})
+    senders.emplace_back([&, to] {
+      const auto& c = to == 1 ? two.there : two.back;
+      for (int n = 0; n < messages || !over; ++n) {
         while (c->queued_bytes() > (8 << 20)) std::this_thread::yield();
         c->send(message(static_cast<uint64_t>(n), sizes(static_cast<uint64_t>(n))));
+        sent[to]++;
       }
     });
   for (int n = 1; n <= breaks; ++n) {
-    two.right.wait([&] { return got[1] >= messages * n / (breaks + 1); });
+    two.right.wait([&] { return got[1] >= messages * n / (breaks + 1) && may(n); });
     for (int broken = 0; broken == 0;) broken = break_connections(n % 2 == 0);  // it may be broken already
   }
+  over = true;
   for (auto& t : senders) t.join();
-  two.right.wait([&] { return got[1] == messages; });
-  two.left.wait([&] { return got[0] == messages; });
+  two.right.wait([&] { return got[1] == sent[1]; });
+  two.left.wait([&] { return got[0] == sent[0]; });
   CHECK_FALSE(wrong);
   for (Recorder* side : {&two.left, &two.right}) side->with([&] { CHECK(side->closed.empty()); });
 }
@@ -115,6 +120,22 @@ TEST_CASE("messages come through connections that break again and again, once an
 TEST_CASE("encrypted messages come through connections that break again and again", "[again]") {
   Linked two(patient(), Encryption::always);
   come_through(two, 700, 12);
+}
+
+TEST_CASE("messages come through several sockets in turns that break again and again", "[again]") {
+  for (const Encryption encryption : {Encryption::off, Encryption::always}) {
+    LogCapture lines;
+    SocketLimits limits = patient();
+    limits.long_way = Duration::zero();
+    limits.lanes = 3;
+    limits.bulk_bytes = 100'000;
+    Linked two(limits, encryption);
+    come_through(two, 700, 12, [&](int breaks) {
+      const auto times = static_cast<size_t>(breaks);
+      return lines.count("goes on by more sockets to worker w1") >= times &&
+             lines.count("goes on by more sockets to worker w2") >= times;
+    });
+  }
 }
 
 TEST_CASE("messages come through where few bytes may be unacknowledged", "[again]") {

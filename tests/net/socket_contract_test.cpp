@@ -13,6 +13,7 @@ namespace {
 struct Kind {
   bool tcp = false, ring = true, arena = true, polling = true, callers = true, tls = false;
   bool listen = false;  // both ends: their links outlive their sockets
+  bool lanes = false;   // however short the way is
 };
 
 struct SocketBackend : contract::Backend {
@@ -23,6 +24,7 @@ struct SocketBackend : contract::Backend {
     if (!kind_.arena) options.limits.arena_bytes = 0;
     options.limits.callers_read = kind_.callers;
     if (kind_.tls) options.encryption = Encryption::always;
+    if (kind_.lanes) options.limits.long_way = Duration::zero(), options.limits.bulk_bytes = 1;
     if (!kind_.polling) options.limits.polling = Duration::zero();
     auto made = make_socket_transport(std::move(options), events);
     if (kind_.listen) listeners_.push_back(made->listen("tcp:127.0.0.1:0"));
@@ -59,6 +61,12 @@ TEST_CASE("Unix sockets alone whose readers sleep keep the contract", "[contract
 TEST_CASE("TCP sockets keep the contract", "[contract]") { keep_it({.tcp = true}); }
 TEST_CASE("TCP sockets of ends that both listen keep the contract", "[contract]") {
   keep_it({.tcp = true, .listen = true});
+}
+TEST_CASE("several TCP sockets in turns keep the contract", "[contract]") {
+  keep_it({.tcp = true, .listen = true, .lanes = true});
+}
+TEST_CASE("several TCP sockets with TLS in turns keep the contract", "[contract]") {
+  keep_it({.tcp = true, .tls = true, .listen = true, .lanes = true});
 }
 TEST_CASE("TCP sockets whose readers sleep keep the contract", "[contract]") {
   keep_it({.tcp = true, .polling = false});

@@ -63,6 +63,7 @@ std::optional<ReadFrame> FrameReader::next_step() {
       frame_.kind = prefix_.kind;
       frame_.number = prefix_.number;
       if (prefix_.kind == FrameKind::heartbeat) frame_.port = static_cast<uint16_t>(prefix_.count);
+      if (prefix_.kind == FrameKind::lanes) frame_.lanes = prefix_.count;
       if (prefix_.kind == FrameKind::ring_answer || prefix_.kind == FrameKind::arena_answer)
         frame_.accepted = prefix_.count == 1;
       if (prefix_.kind != FrameKind::message && prefix_.kind != FrameKind::goodbye) return complete();

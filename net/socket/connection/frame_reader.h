@@ -21,6 +21,7 @@ struct ReadFrame {
   uint32_t number = 0;    ///< of a message or goodbye; what a heartbeat says
   uint16_t port = 0;      ///< of a heartbeat
   bool accepted = false;  ///< of an answer
+  size_t lanes = 0;
 };
 
 /// Not thread-safe; no sockets inside. Holds one message at a time. Lengths are checked before anything is

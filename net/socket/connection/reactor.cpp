@@ -72,9 +72,11 @@ LinkWords Reactor::asked(int fd, const LinkWords& theirs) const {
 }
 
 void Reactor::comes_back(Stream stream, const LinkWords& answer, const LinkWords& theirs) {
-  if (answer.word != LinkWords::Word::again) return;
+  const bool lane = answer.word == LinkWords::Word::lane;
+  if (!lane && answer.word != LinkWords::Word::again) return;
   for (const auto& c : connections())
-    if (c->is_link(theirs.id)) return c->comes_back(std::move(stream), theirs);
+    if (c->is_link(theirs.id))
+      return lane ? c->joins(std::move(stream), theirs) : c->comes_back(std::move(stream), theirs);
 }
 
 void Reactor::listens(int fd, bool on) {

@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "core/base/log.h"
@@ -76,7 +77,7 @@ bool SocketConnection::start(const std::function<void()>& announce) {
   } catch (const Error& e) {
     finish_outside(lost(fmt::format("cannot read from {}: {}", who(), e.message())));
   }
-  if (stream_.tls()) read_soon();  // more than the handshake may have come
+  if (stream_.reads_ahead()) read_soon();  // more than the handshake may have come
   return true;
 }
 
@@ -121,6 +122,7 @@ void SocketConnection::hand_over(Message& message) {
   queue_.push(std::move(head), true, std::move(message));
   if (first) flush(kCallerBudget);
   queued_.store(queue_.bytes(), std::memory_order_relaxed);
+  carried(size);
   if (first && broken_) throw gone();
 }
 
@@ -158,11 +160,13 @@ void SocketConnection::flush(size_t budget) {
     if (received_.load(std::memory_order_relaxed) != said_) push_word_ahead();
   } else if (outcome != WriteQueue::Outcome::drained) {
     const uint32_t events = EPOLLOUT | EPOLLONESHOT;
-    if (write_watch_ == 0)
-      write_watch_ = core_->upkeep.watch(stream_.fd(), events,
-                                         [self = shared_from_this()](uint32_t) { self->on_writable(); });
+    const Stream& way = stream_.writes_lanes() ? stream_.lanes()[stream_.writes()] : stream_;
+    uint64_t& watch = stream_.writes_lanes() ? lanes_.watches[stream_.writes()].write : write_watch_;
+    if (watch == 0)
+      watch = core_->upkeep.watch(way.fd(), events,
+                                  [self = shared_from_this()](uint32_t) { self->on_writable(); });
     else
-      core_->upkeep.change(write_watch_, stream_.fd(), events);
+      core_->upkeep.change(watch, way.fd(), events);
   }
   queued_.store(queue_.bytes(), std::memory_order_relaxed);
 }
@@ -191,7 +195,7 @@ std::vector<Promise<void>> SocketConnection::let_in() {
 // The goodbye is out: tell the kernel, and wait for the peer to close. Closing first could destroy what is on
 // its way.
 void SocketConnection::linger_if_drained() {
-  if (state_ == State::closing && queue_.empty() && !broken_ && !down_) ::shutdown(stream_.fd(), SHUT_WR);
+  if (state_ == State::closing && queue_.empty() && !broken_ && !down_) shut_down_writing();
 }
 
 Future<void> SocketConnection::writable() {
@@ -272,8 +276,11 @@ void SocketConnection::watch_delivery(TimePoint now) {
 bool SocketConnection::silent(TimePoint now, TimePoint watched_since) {
   const TimePoint heard{Duration(last_heard_.load())};
   if (now - std::max(heard, watched_since) <= core_->limits().dead_after) return false;
-  int unread = 0;
-  return ::ioctl(stream_.fd(), FIONREAD, &unread) != 0 || unread == 0;
+  const auto empty = [](const Stream& way) {
+    int unread = 0;
+    return ::ioctl(way.fd(), FIONREAD, &unread) != 0 || unread == 0;
+  };
+  return empty(stream_) && std::all_of(stream_.lanes().begin(), stream_.lanes().end(), empty);
 }
 
 void SocketConnection::abandon() {
@@ -307,8 +314,7 @@ void SocketConnection::finish(Error reason) {
     state_ = State::closed;
     reason_ = reason;
     announced = announced_;
-    if (read_watch_) core_->delivery.unwatch(read_watch_, stream_.fd());
-    if (write_watch_) core_->upkeep.unwatch(write_watch_, stream_.fd());
+    unwatch_sockets();
     if (bell_watch_) core_->delivery.unwatch(bell_watch_, bell_in_.get());
     if (linger_timer_) core_->upkeep.cancel(linger_timer_);
     if (comeback_) core_->upkeep.post([self] { self->stop_dialling(); });

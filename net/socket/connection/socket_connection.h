@@ -13,7 +13,8 @@
 // Between members by TCP, what breaks is the socket and not the connection (net/protocol/link.h): both ends
 // dial, and what has not been acknowledged goes by the new socket. Acknowledgements ride before messages, and
 // go alone after many bytes and with heartbeats. The end that was dialled at first knows where the other one
-// listens from its heartbeats.
+// listens from its heartbeats. Over a long way large messages make such a connection go on by several sockets
+// (net/socket/stream/stream.h), which the end that opened it dials.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -38,6 +39,17 @@ namespace troupe::internal::net {
 struct LinkOfConnection {
   LinkWords words;
   bool opened = false;
+};
+
+/// What a connection has besides the sockets of its lanes.
+struct ConnectionLanes {
+  struct Watches {
+    uint64_t read = 0, write = 0;
+  };
+  std::vector<Watches> watches;
+  bool bulk = false;     ///< the connection's socket has carried a large message
+  bool awaited = false;  ///< nothing more comes by that socket; for who holds either of the two mutexes
+  std::shared_ptr<Dial> dialler;  ///< on the upkeep thread alone
 };
 
 class SocketConnection final : public Connection,
@@ -73,8 +85,9 @@ class SocketConnection final : public Connection,
   bool is_link(const LinkId& id) const { return comeback_ && id == link_id_; }
   /// The peer dials; what it is told.
   LinkWords asked(const LinkWords& theirs);
-  /// The socket of such a dial.
+  /// The socket of such a dial: another one, or one more.
   void comes_back(Stream stream, const LinkWords& theirs);
+  void joins(Stream stream, const LinkWords& theirs);
 
   // ---- polling for messages in the ring
   /// A caller that waits reads the ring, and sleeps there; or, without one, reads the socket while it polls.
@@ -98,11 +111,13 @@ class SocketConnection final : public Connection,
   bool silent(TimePoint now, TimePoint watched_since);
   void watch_delivery(TimePoint now);
 
+  void carried(size_t bytes);
+  void shut_down_writing();
+  void unwatch_sockets();
   std::vector<std::byte> word();
   void push_word();
   void push_word_ahead();
   std::vector<Promise<void>> let_in();
-
   void hand_over(Message& message);
   bool write_ring(const Message& message, size_t size);
   size_t largest_in_ring() const;
@@ -128,6 +143,8 @@ class SocketConnection final : public Connection,
   void arena_answered(bool accepted);
   bool took_word(const ReadFrame& frame);
   void acknowledge_soon(size_t bytes);
+  bool lanes_follow(size_t lanes);
+  void watch_lane();
   void on_read_error(int error);
   void ended(Error reason);
   void altered(const std::string& where);
@@ -141,6 +158,7 @@ class SocketConnection final : public Connection,
   void after_failed_write(int error, uint32_t socket);
   void ended_outside(const Error& reason, uint32_t socket);
   void use(Stream stream, const LinkWords& theirs);
+  void use_lane(Stream stream, const LinkWords& theirs);
 
   // On the upkeep thread.
   void look_for_peer();
@@ -148,6 +166,9 @@ class SocketConnection final : public Connection,
   void dialled(uint32_t attempt, Stream stream, const LinkWords& answer);
   void not_dialled(uint32_t attempt, Comeback::Failure failure);
   void stop_dialling();
+  LinkWords lane_asked(const LinkWords& theirs) const;
+  void dial_lane();
+  void no_lane(const std::string& why);
   Address where_it_listens() const;
   void finish_outside(const Error& reason);
 
@@ -181,6 +202,7 @@ class SocketConnection final : public Connection,
   bool suspected_ = false;  // delivery has been asked to poll
   bool announced_ = false;  // the user got the connection
   uint64_t read_watch_ = 0, write_watch_ = 0, bell_watch_ = 0, linger_timer_ = 0;
+  ConnectionLanes lanes_;
   TimePoint last_sent_;
   std::vector<Promise<void>> waiting_;
   uint32_t next_number_ = 0;

@@ -41,6 +41,10 @@ void SocketConnection::push_word_ahead() {
 // Under read_mutex_. Mostly an answer goes out meanwhile and says it.
 void SocketConnection::acknowledge_soon(size_t bytes) {
   unsaid_bytes_ += bytes;
+  if (bytes >= core_->limits().bulk_bytes) {
+    std::lock_guard lock(mutex_);
+    carried(bytes);
+  }
   if (unsaid_bytes_ < kSayAfter) return;
   unsaid_bytes_ = 0;
   std::lock_guard lock(mutex_);
@@ -90,8 +94,7 @@ void SocketConnection::ended_outside(const Error& reason, uint32_t socket) {
     std::lock_guard lock(mutex_);
     if (state_ == State::closed || socket != socket_) return;
     down_ = true;
-    if (read_watch_) core_->delivery.unwatch(std::exchange(read_watch_, 0), stream_.fd());
-    if (write_watch_) core_->upkeep.unwatch(std::exchange(write_watch_, 0), stream_.fd());
+    unwatch_sockets();
     stream_.reset();
     why_ended_ = reason;
     if (!coming_) comeback_->broke();
@@ -111,6 +114,7 @@ LinkWords SocketConnection::asked(const LinkWords& theirs) {
   std::lock_guard lock(mutex_);
   if (state_ != State::open) return answer;
   const TimePoint now = core_->now();
+  if (theirs.word == LinkWords::Word::lane) return lane_asked(theirs);
   answer = comeback_->asked(now, theirs, received_.load());
   if (answer.word != LinkWords::Word::again) return answer;
   coming_ = theirs.attempt;
@@ -134,10 +138,10 @@ void SocketConnection::use(Stream stream, const LinkWords& theirs) {
     std::lock_guard lock(mutex_);
     if (state_ != State::open || coming_ != theirs.attempt) return;
     coming_ = 0;
-    if (read_watch_) core_->delivery.unwatch(std::exchange(read_watch_, 0), stream_.fd());
-    if (write_watch_) core_->upkeep.unwatch(std::exchange(write_watch_, 0), stream_.fd());
+    unwatch_sockets();
     stream_ = std::move(stream);
     ++socket_;
+    lanes_.bulk = lanes_.awaited = false;
     reader_ = FrameReader(core_->limits());
     ended_ = down_ = behind_ = false;
     listeners_seen_ = UINT32_MAX;  // this end may have another address
@@ -159,7 +163,7 @@ void SocketConnection::use(Stream stream, const LinkWords& theirs) {
     misused(Error(ErrorKind::invalid, "[net] it has received more messages than were sent"));
     return;
   }
-  if (stream_.tls()) read_soon();
+  if (stream_.reads_ahead()) read_soon();
 }
 
 // ---- dialling, on the upkeep thread
@@ -252,6 +256,7 @@ void SocketConnection::not_dialled(uint32_t attempt, Comeback::Failure failure) 
 
 void SocketConnection::stop_dialling() {
   if (dialler_) std::exchange(dialler_, nullptr)->abandon();
+  if (lanes_.dialler) std::exchange(lanes_.dialler, nullptr)->abandon();
   if (look_timer_) core_->upkeep.cancel(std::exchange(look_timer_, 0));
 }
 

@@ -118,7 +118,7 @@ void SocketConnection::read_socket_until(const Ready& done, TimePoint end) {
 
 bool SocketConnection::watch_socket(bool on) {
   std::lock_guard lock(mutex_);
-  if (state_ == State::closed || read_watch_ == 0) return false;
+  if (state_ == State::closed || read_watch_ == 0 || lanes_.awaited || stream_.reads_lanes()) return false;
   core_->delivery.change(read_watch_, stream_.fd(), on ? EPOLLIN : 0u);
   return true;
 }

@@ -45,7 +45,7 @@ void SocketConnection::on_bell() {
 bool SocketConnection::read_socket() {
   // Shared by all connections of the thread: a reader keeps nothing in it.
   static thread_local std::array<std::byte, kScratch> scratch;
-  for (size_t done = 0; done < kReadBudget && !finishing_ && !ended_;) {
+  for (size_t done = 0; done < kReadBudget && !finishing_ && !ended_ && !lanes_.awaited;) {
     iovec parts[kDirect + 1];
     size_t n = 0, direct = 0;
     try {
@@ -67,7 +67,7 @@ bool SocketConnection::read_socket() {
     if (got >= 0 && m.msg_controllen)
       if (Passed fds = passed_with(m); fds.first) passed_ = std::move(fds);
     if (got < 0 && error == EINTR) continue;
-    if (got < 0 && (error == EAGAIN || error == EWOULDBLOCK)) return false;
+    if (got < 0 && (error == EAGAIN || error == EWOULDBLOCK)) return watch_lane(), false;
     if (got <= 0) return on_read_error(got < 0 ? error : 0), false;
     last_heard_.store(core_->now().time_since_epoch().count());
     const size_t bytes = static_cast<size_t>(got), placed = std::min(bytes, direct);
@@ -83,8 +83,8 @@ bool SocketConnection::read_socket() {
     if (stream_.emptied(bytes, direct + kScratch)) return false;
     done += bytes;
   }
-  if (stream_.tls() && !finishing_ && !ended_) read_soon();
-  return true;
+  if (stream_.reads_ahead() && !finishing_ && !ended_ && !lanes_.awaited) read_soon();
+  return !lanes_.awaited;
 }
 
 // False once the connection is closed.
@@ -96,7 +96,10 @@ bool SocketConnection::take(std::span<const std::byte> bytes) {
     } catch (...) {
       return misused(current_error());
     }
+    const bool last = frame && frame->kind == FrameKind::lanes;
     if (frame && !arrived(std::move(*frame))) return false;
+    if (last && !bytes.empty())
+      return misused(Error(ErrorKind::invalid, "[net] bytes behind the last frame of a socket"));
   }
   return true;
 }
@@ -114,6 +117,8 @@ bool SocketConnection::arrived(ReadFrame&& frame) {
       return ring_answered(frame.accepted), true;
     case FrameKind::arena_answer:
       return arena_answered(frame.accepted), true;
+    case FrameKind::lanes:
+      return lanes_follow(frame.lanes);
     case FrameKind::message:
     case FrameKind::goodbye:
       break;
@@ -142,7 +147,7 @@ bool SocketConnection::misused(const Error& e) {
 
 void SocketConnection::altered(const std::string& where) {
   const auto text = fmt::format("the connection to {} broke{}: somebody on the way has altered it (TLS: {})",
-                                who(), where, stream_.tls()->text());
+                                who(), where, stream_.reader()->text());
   core_->warn("[net] " + text);
   finish(lost(text));
 }
@@ -206,7 +211,7 @@ void SocketConnection::on_read_error(int error) {
     ended(lost(fmt::format("{} closed the connection{}", who(), where)));
   else if (error == ECONNRESET || error == EPIPE)
     ended(lost(fmt::format("connection reset by {}{}", who(), where)));
-  else if (error == EBADMSG && stream_.tls())
+  else if (error == EBADMSG && stream_.reader())
     altered(where);
   else
     ended(lost(fmt::format("the connection to {} broke{}: {}", who(), where, errno_text(error))));

@@ -18,6 +18,11 @@ struct SocketLimits : Limits {
   size_t arena_bytes = size_t{64} << 30;
   /// For how long a thread that has just had messages polls for more before it sleeps; 0: it sleeps at once.
   Duration polling = std::chrono::microseconds(100);
+  /// A connection between members by TCP that has carried a message of `bulk_bytes` goes on by so many
+  /// sockets, if the way there and back takes so long: one has under way what the system keeps for it, some
+  /// MiB. 0: never.
+  size_t lanes = 4, bulk_bytes = size_t{1} << 20;
+  Duration long_way = std::chrono::milliseconds(1);
   /// Whether a thread that waits for an answer reads the ring of its connection itself.
   bool callers_read = true;
 };

@@ -26,6 +26,12 @@ void WriteQueue::push(std::vector<std::byte> head, bool numbered, Message messag
   frames_.push({.head = std::move(head), .message = std::move(message), .numbered = numbered, .size = size});
 }
 
+void WriteQueue::push_last(std::vector<std::byte> head) {
+  const size_t size = head.size();
+  bytes_ += size;
+  frames_.push({.head = std::move(head), .message = {}, .last = true, .size = size});
+}
+
 void WriteQueue::push_ahead(std::vector<std::byte> head) {
   const size_t size = head.size();
   bytes_ += size;
@@ -75,6 +81,7 @@ WriteQueue::Outcome WriteQueue::write_to(Stream& stream, size_t budget) {
         parts[n++] = {const_cast<std::byte*>(data) + skip, end - skip};
         asked += end - skip;
       }
+      all = all && !f->last;
     }
     if (n == 0) return Outcome::unacknowledged;
     msghdr m{};
@@ -86,14 +93,15 @@ WriteQueue::Outcome WriteQueue::write_to(Stream& stream, size_t budget) {
       const bool full = errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ENOMEM;
       return full ? Outcome::blocked : Outcome::broken;
     }
-    written(static_cast<size_t>(got));
+    const bool full = static_cast<size_t>(got) < asked && stream.part_is_full();
+    written(static_cast<size_t>(got), stream);
     done += static_cast<size_t>(got);
-    if (static_cast<size_t>(got) < asked && !stream.tls()) return Outcome::blocked;
+    if (full) return Outcome::blocked;
   }
   return Outcome::drained;
 }
 
-void WriteQueue::written(size_t n) {
+void WriteQueue::written(size_t n, Stream& stream) {
   bytes_ -= n;
   while (!frames_.waiting().empty()) {
     Frame& f = frames_.waiting().front();
@@ -107,6 +115,7 @@ void WriteQueue::written(size_t n) {
       ++f.part;
       f.offset = 0;
     }
+    if (f.last) stream.write_lanes();
     if (most_kept_ && f.numbered) kept_ += f.size;
     frames_.written(most_kept_ != 0);  // lets go of its storages, unless it keeps it
   }

@@ -20,6 +20,7 @@ class WriteQueue {
     std::vector<std::byte> head;
     Message message;
     bool numbered = false;
+    bool last = false;            // on the first socket of its stream: then come the lanes
     size_t part = 0, offset = 0;  // written so far: parts before `part`, and `offset` bytes of it
     size_t size = 0;
     size_t parts() const { return 2 + message.buffers.size(); }
@@ -38,6 +39,8 @@ class WriteQueue {
   size_t bytes() const { return bytes_; }
   /// `head` goes first, then the message's header and buffers. A message or a goodbye is numbered.
   void push(std::vector<std::byte> head, bool numbered = false, Message message = {});
+  /// Behind this frame the stream writes by its lanes.
+  void push_last(std::vector<std::byte> head);
   /// A frame without a number, after Outcome::unacknowledged: before what waits for that.
   void push_ahead(std::vector<std::byte> head);
   /// Window's; they free nothing, which is for whoever gets `over`.
@@ -50,7 +53,7 @@ class WriteQueue {
   void clear();
 
  private:
-  void written(size_t n);
+  void written(size_t n, Stream& stream);
 
   Window<Frame> frames_;
   size_t bytes_ = 0, kept_ = 0;  // waiting, and written but not acknowledged
