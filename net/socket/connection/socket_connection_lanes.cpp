@@ -1,4 +1,6 @@
 // More sockets for a connection over a long way.
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -10,6 +12,13 @@ namespace troupe::internal::net {
 namespace {
 
 constexpr Duration kPause = std::chrono::seconds(1);
+
+// Heartbeats go by the lane whose turn it is, and what stands between hosts may forget one that is silent.
+void keep_remembered(int fd) {
+  const int on = 1, seconds = 60;
+  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
+}
 
 }  // namespace
 
@@ -85,11 +94,16 @@ void SocketConnection::use_lane(Stream stream, const LinkWords& theirs) {
     if (state_ != State::open || down_ || ended_ || coming_ || theirs.attempt != comeback_->current() ||
         theirs.received != stream_.lanes().size())
       return;
-    const int fd = stream.fd();
+    keep_remembered(stream.fd());
+    try {
+      lanes_.watches.push_back(
+          {.read = core_->delivery.watch(stream.fd(), EPOLLONESHOT,
+                                         [self = shared_from_this()](uint32_t) { self->on_readable(); })});
+    } catch (const Error& e) {  // this end is short of descriptors
+      log::info("[net] goes on by one socket to " + who() + ": " + e.message());
+      return;
+    }
     stream_.join(std::move(stream));
-    lanes_.watches.push_back(
-        {.read = core_->delivery.watch(fd, EPOLLONESHOT,
-                                       [self = shared_from_this()](uint32_t) { self->on_readable(); })});
     if (stream_.lanes().size() < theirs.direct) {
       if (opened_) core_->upkeep.post([self = shared_from_this()] { self->dial_lane(); });
       return;
