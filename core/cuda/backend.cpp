@@ -111,7 +111,7 @@ class CudaBackend final : public Backend, public FiniteMemory {
     check(cudaStreamSynchronize(stream_of(device)), "waiting for its work", device);
   }
 
-  std::unique_ptr<DeviceClock> clock(Device device) override { return event_clock(device); }
+  std::unique_ptr<DeviceClock> clock(Device device) override { return cuda::event_clock(device); }
 
   void copy_elements(const Tensor& to, const Tensor& from) override { cuda::copy_elements(to, from); }
   void fill_elements(const Tensor& to, const Scalar& value) override { cuda::fill_elements(to, value); }

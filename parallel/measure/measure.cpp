@@ -21,8 +21,8 @@ using Measurers = std::vector<RRef<Measurer>>;
 // Speeds that differ by less are taken as equal: that much comes and goes.
 constexpr double kAlike = 1.15;
 
-// Layers as a worker of speed 1 would take them. The fastest worker says so: others may be held up now and
-// then, which the quickest of some runs does not show.
+// Layers as a worker of speed 1 would take them, by the fastest worker: what holds others up now and then is
+// in their pace.
 std::vector<LayerCost> at_speed_one(const std::vector<std::vector<LayerCost>>& all,
                                     std::vector<WorkerCost>& workers) {
   double mean = 0;

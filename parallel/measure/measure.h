@@ -8,7 +8,7 @@
 namespace troupe::parallel {
 
 struct MeasureOptions {
-  int64_t repeats = 5;  ///< of each layer, of which the quickest counts
+  int64_t repeats = 5;  ///< of each layer, of which the mean counts
   Duration timeout = std::chrono::minutes(10);
 };
 

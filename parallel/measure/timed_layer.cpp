@@ -50,17 +50,18 @@ TimedLayer time_layer(nn::Layer& layer, const Tensor& x, int64_t repeats) {
   const double own = time_layer(layer, x, Backward::whole).saved;
   const double working = std::max(0.0, static_cast<double>(take_cpu_peak()) - before - own);
   double saved = time_layer(layer, x, Backward::in_parts).saved;
-  std::vector<TimedLayer> whole, parts;
+  TimedLayer mean;
+  const auto part = 1 / static_cast<double>(repeats);
   for (int64_t k = 0; k < repeats; ++k) {
-    whole.push_back(time_layer(layer, x, Backward::whole));
-    parts.push_back(time_layer(layer, x, Backward::in_parts));
-    saved = std::min({saved, whole.back().saved, parts.back().saved});
+    const TimedLayer whole = time_layer(layer, x, Backward::whole);
+    const TimedLayer parts = time_layer(layer, x, Backward::in_parts);
+    mean.forward += part * (whole.forward + parts.forward) / 2, mean.backward += part * whole.backward;
+    mean.input += part * parts.input, mean.weight += part * parts.weight;
+    saved = std::min({saved, whole.saved, parts.saved});
+    mean.y = parts.y;
   }
-  TimedLayer quickest = *std::ranges::min_element(parts, {}, &TimedLayer::total);
-  const TimedLayer& at_once = *std::ranges::min_element(whole, {}, &TimedLayer::total);
-  quickest.forward = std::min(quickest.forward, at_once.forward), quickest.backward = at_once.backward;
-  quickest.saved = saved, quickest.working = working;
-  return quickest;
+  mean.saved = saved, mean.working = working;
+  return mean;
 }
 
 }  // namespace troupe::internal::parallel

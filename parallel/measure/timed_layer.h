@@ -18,8 +18,8 @@ enum class Backward { whole, in_parts };
 /// Runs it once on x, which is no part of a graph, and back. No gradients are left; layers that draw random
 /// numbers or count batches do so.
 TimedLayer time_layer(nn::Layer& layer, const Tensor& x, Backward how);
-/// The quickest of some runs in both ways, behind some that do not count: what others do on the machine
-/// counts least then, and what is always shared counts. `saved` is the least of all.
+/// The mean of so many runs in both ways, behind some that do not count: what others do meanwhile on the
+/// machine counts, as it does in a step. `saved` is the least of all.
 TimedLayer time_layer(nn::Layer& layer, const Tensor& x, int64_t repeats);
 
 }  // namespace troupe::internal::parallel
