@@ -79,6 +79,18 @@ double clip(const std::vector<OptimizerObject>& optimizers, double most) {
   return script::clip_grad_norm(all, most, current.get(), "clip_grad_norm");
 }
 
+void step_all(const std::vector<OptimizerObject>& optimizers) {
+  std::vector<const script::NamedOptimizer*> all;
+  ClusterPtr cluster;
+  for (const OptimizerObject& o : optimizers) {
+    all.push_back(o.optimizer.get());
+    if (o.cluster) cluster = o.cluster;
+  }
+  const auto current = cluster ? step_with_gradients(cluster->session()) : nullptr;
+  const nb::gil_scoped_release free;
+  script::step_all(all, current.get(), "write step_all([a, b]) within `with cluster.context() as step:`");
+}
+
 void def_optimizer(nb::module_& m) {
   nb::class_<OptimizerObject>(m, "Optimizer")
       .def("step", step)
@@ -132,6 +144,7 @@ void def_optimizer(nb::module_& m) {
   m.def("optimizer", make_optimizer);
   m.def("optimizer_of_groups", make_grouped);
   m.def("clip_grad_norm", clip);
+  m.def("step_all", step_all);
 }
 
 void def_schedules(nb::module_& m) {

@@ -67,7 +67,7 @@ void def_served(nb::module_& m) {
             }
             return conversion_of(std::move(out));
           },
-          "Of each block: policy, version, trainers, missing, delays, ...")
+          "Of each block: policy, version, trainers, missing, delays, weights, ...")
       .def(
           "client",
           [](const ServedObject& s, const std::string& name) {

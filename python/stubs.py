@@ -160,6 +160,7 @@ def optim_text():
             described(lines, "    ", name + plain(f).replace("self: Any", "self") + " -> Any", f.__doc__)
     known = [(optim._NAMES.get(n, n.capitalize()), e) for n, e in sorted(_catalog.section("optim", "Optimizers").items())]
     lines += classes_text(known, "Optimizer", lambda e: "params: Any, " + ", ".join(filter(None, (signature(e), "**kwargs: Any"))))
+    lines.append("def step_all(optimizers: Any) -> None: ...\n")
     lines.append("def clip_grad_norm(optimizers: Any, max_norm: _float) -> _float: ...\n")
     return "\n".join(lines)
 

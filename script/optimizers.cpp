@@ -103,6 +103,20 @@ void NamedOptimizer::load(const std::string& path) {
 
 std::string NamedOptimizer::str() const { return name_ + " " + text_of(Value(tunable().options_map(0))); }
 
+void step_all(const std::vector<const NamedOptimizer*>& optimizers, const Step* step,
+              const std::string& call) {
+  std::vector<optim::StepPart> parts;
+  for (const NamedOptimizer* o : optimizers) {
+    if (!o->distributed())
+      throw_invalid("step_all: an optimizer of tensors here steps by itself, as it cannot be lost; got " +
+                    o->name());
+    parts.push_back(o->distributed()->part());
+  }
+  if (parts.empty()) throw_invalid("step_all takes a list of optimizers; got none");
+  if (!step) throw_invalid("the optimizers of actors step with the gradients of a context: " + call);
+  optim::step_all(step->context(), std::move(parts));
+}
+
 double clip_grad_norm(const std::vector<const NamedOptimizer*>& optimizers, double most, const Step* step,
                       const std::string& call) {
   std::vector<optim::ContextGradients> of_actors;

@@ -42,6 +42,10 @@ class NamedOptimizer {
   std::string name_;
 };
 
+/// One step of several optimizers of actors, whole: optim::step_all(). As NamedOptimizer::step().
+void step_all(const std::vector<const NamedOptimizer*>& optimizers, const Step* step,
+              const std::string& call);
+
 /// Scales the gradients of several optimizers, as if they were one vector; the norm before. As
 /// NamedOptimizer::step().
 double clip_grad_norm(const std::vector<const NamedOptimizer*>& optimizers, double most, const Step* step,

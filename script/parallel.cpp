@@ -286,12 +286,15 @@ Value report_value(const std::vector<parallel::ServerReport>& report) {
   for (const parallel::ServerReport& r : report) {
     ValueMap delays;
     for (const auto& [delay, count] : r.delays) delays[std::to_string(delay)] = count;
+    ValueMap weights;
+    for (const auto& [delay, weight] : r.weights) weights[std::to_string(delay)] = weight;
     out.emplace_back(ValueMap{{"policy", r.policy},
                               {"version", r.version},
                               {"open_step", r.open_step},
                               {"trainers", texts(r.trainers)},
                               {"missing", texts(r.missing)},
                               {"delays", std::move(delays)},
+                              {"weights", std::move(weights)},
                               {"late", r.late},
                               {"aborted", r.aborted},
                               {"lost", r.lost}});

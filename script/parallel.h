@@ -41,7 +41,7 @@ parallel::Served serve_tensors(Session& session, const Value& workers, const Ten
 
 /// A report as a value: schedule, duration, bubble, busy, exposed, peak_live.
 Value report_value(const parallel::StepReport& report);
-/// One for each block: policy, version, open_step, trainers, missing, delays, late, aborted, lost.
+/// One for each block: policy, version, open_step, trainers, missing, delays, weights, late, aborted, lost.
 Value report_value(const std::vector<parallel::ServerReport>& report);
 
 }  // namespace troupe::script

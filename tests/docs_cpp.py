@@ -26,14 +26,14 @@ PAGES = [
     ("modules", "Modules", "troupe/troupe.h", "nn/module.h nn/sequential.h nn/module_list.h nn/any_layer.h nn/linear.h nn/activation.h nn/conv.h nn/conv3d.h nn/norm.h nn/norm_layer.h nn/instance_norm.h nn/dropout.h nn/embedding.h "
      "nn/rnn.h nn/attention.h nn/transformer.h nn/init.h nn/summary.h autograd/distributed/optim/module_actor.h"),
     ("optimizers", "Optimizers", "troupe/troupe.h", "autograd/distributed/optim/optimized_actor.h autograd/distributed/optim/distributed_optimizer.h autograd/distributed/optim/step_report.h "
-     "autograd/distributed/optim/parameter_filter.h autograd/distributed/optim/context_gradients.h optim/optimizer.h optim/tunable.h optim/sgd.h optim/adam.h optim/adamax.h optim/rmsprop.h optim/rprop.h "
+     "autograd/distributed/optim/parameter_filter.h autograd/distributed/optim/context_gradients.h autograd/distributed/optim/step_all.h optim/optimizer.h optim/tunable.h optim/sgd.h optim/adam.h optim/adamax.h optim/rmsprop.h optim/rprop.h "
      "optim/lamb.h optim/nadam.h optim/adafactor.h optim/muon.h optim/lbfgs.h optim/schedule.h optim/clip.h optim/loss_scaler.h"),
     ("checkpoints", "Checkpoints", "troupe/troupe.h", "troupe/job/job.h troupe/launch/stop.h troupe/checkpoint/checkpoints.h core/codec/keep.h core/graph/stateful.h"),
     ("pipelines", "Pipelines", "troupe/pipeline.h", "parallel/pipeline/pipeline.h parallel/pipeline/pipelines.h parallel/pipeline/stage_layers.h parallel/pipeline/module_stage.h parallel/pipeline/pipelines_report.h parallel/pipeline/split.h parallel/pipeline/delayed_updates.h parallel/pipeline/step_report.h "
      "parallel/pipeline/schedule/schedule.h parallel/pipeline/schedule/choose_policy.h parallel/pipeline/schedule/schedule_check.h "
      "parallel/pipeline/schedule/simulate.h parallel/pipeline/schedule/stage_map.h"),
     ("servers", "Parameter servers", "troupe/server.h", "parallel/server/served_parameters.h parallel/server/served_table.h parallel/server/served_module.h "
-     "parallel/server/served_gradients.h parallel/server/server.h parallel/server/client_options.h parallel/server/client_base.h parallel/server/consistency/server_policy.h "
+     "parallel/server/served_gradients.h parallel/server/server.h parallel/server/client_options.h parallel/server/client_base.h parallel/server/consistency/server_policy.h parallel/staleness/staleness_ledger.h "
      "parallel/server/compression/compression.h"),
     ("replicas", "Replicas", "troupe/replicas.h", "parallel/data/data_parallel.h parallel/data/gradient_reducer.h parallel/data/buckets.h "
      "parallel/data/parameter_average.h parallel/data/aggregation.h parallel/server/compression/bucket.h parallel/server/compression/own_compression.h "

@@ -55,6 +55,13 @@ extern optim::SGD optimizer;
 extern int64_t step;
 }  // namespace page_checkpoints
 
+namespace page_elastic {
+extern autograd::Context step;
+extern optim::Distributed<optim::SGD> generator, critic, optimizer;
+extern parallel::Client client;
+extern double n;
+}  // namespace page_elastic
+
 namespace page_contexts {
 extern RRef<Layer> a, b;
 extern optim::Distributed<optim::SGD> optimizer;

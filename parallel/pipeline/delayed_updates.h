@@ -5,8 +5,13 @@
 
 #include "autograd/distributed/optim/distributed_optimizer.h"
 #include "parallel/pipeline/pipeline.h"
+#include "parallel/staleness/staleness_ledger.h"
 
 namespace troupe::parallel {
+
+struct DelayedOptions {
+  bool lr_by_delay = false;  ///< an update with delay d has the rate lr / (1 + d), as ServerOptions has it
+};
 
 /// Trains a pipeline without the idle time between steps: w(t + 1) = w(t) - lr g(w(t - 1)), where t counts
 /// steps, and the same for other optimizers. The first two steps have the same weights. Narayanan and others,
@@ -22,7 +27,8 @@ namespace troupe::parallel {
 /// alive there. Pipeline and optimizer have to live longer.
 class DelayedUpdates {
  public:
-  DelayedUpdates(const Here& here, Pipeline& pipeline, optim::DistributedOptimizer& optimizer);
+  DelayedUpdates(const Here& here, Pipeline& pipeline, optim::DistributedOptimizer& optimizer,
+                 const DelayedOptions& options = {});
   /// What is on its way is given up.
   ~DelayedUpdates();
   DelayedUpdates(const DelayedUpdates&) = delete;
@@ -33,15 +39,22 @@ class DelayedUpdates {
   Future<StepResult> step(const Value& batch, const Value& targets, const StepOptions& options = {});
   /// Waits for the steps on their way, and makes their updates. Throws their errors, as step().
   void finish();
+  /// How late the gradients of steps were that have been used: by delay, and with the rows of their batches
+  /// as weights, as servers have it.
+  const StalenessLedger& report() const& { return ledger_; }
+  StalenessLedger report() && { return std::move(ledger_); }
 
  private:
   struct Flight {
     std::unique_ptr<autograd::Context> context;
     Future<StepResult> result;
     Future<void> forwards;
+    int64_t version = 0;  // updates that are in its weights
+    double rows = 1;
   };
   static void wait_for_forwards(const Flight& flight);
   void update_oldest();
+  void step_optimizer(const autograd::Context& context, int64_t delay);
   void drop();
 
   Here here_;
@@ -49,6 +62,9 @@ class DelayedUpdates {
   optim::DistributedOptimizer& optimizer_;
   Future<void> ready_;  // the actors keep versions
   std::deque<Flight> flights_;
+  const DelayedOptions options_;
+  int64_t version_ = 0;  // updates so far
+  StalenessLedger ledger_;
 };
 
 }  // namespace troupe::parallel

@@ -14,6 +14,7 @@
 #include "parallel/server/client_base.h"
 #include "parallel/server/compression/packed.h"
 #include "parallel/server/gradients_came.h"
+#include "parallel/server/push_part.h"
 #include "parallel/server/server.h"
 #include "rref/ref_table.h"
 
@@ -321,6 +322,16 @@ Future<Pushed> Client::push_context(double weight) const {
       }
   s.leaves = {};
   return push(sums, weight);
+}
+
+optim::StepPart Client::part(double weight) const {
+  State& s = state();
+  return internal::parallel::push_part({.gradients = internal::parallel::gradients_in(
+                                            internal::parallel::servers_now(s.served), s.compresses()),
+                                        .check = [&s] { s.came.check("[server]", s.servers.name()); },
+                                        .push = [this](double w) { return push_context(w); },
+                                        .trainer = s.servers.name()},
+                                       weight);
 }
 
 Future<Pushed> Client::push_values(const Tensors& values, double weight) const {

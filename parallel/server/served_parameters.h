@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/distributed/optim/step_all.h"
 #include "parallel/server/client_options.h"
 #include "parallel/server/server_options.h"
 #include "rref/here.h"
@@ -98,6 +99,10 @@ class Client {
   /// with nothing changed, if none has come, or a pass that this worker has begun is under way, unless the
   /// weight is 0.
   Future<Pushed> push_context(double weight = 1) const;
+  /// A push_context(weight) as part of a step that others make, too: optim::step_all(step, {optimizer,
+  /// client.part()}). It pushes with weight 0 where a scaler's gradients are not finite. `invalid` where
+  /// values travel compressed. This has to live until then.
+  optim::StepPart part(double weight = 1) const;
   /// Under local(H): the parameters after H steps from those of the last pull, which must not have been
   /// changed in place.
   Future<Pushed> push_values(const Tensors& values, double weight = 1) const;

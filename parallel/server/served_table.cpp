@@ -14,6 +14,7 @@
 #include "parallel/server/client_base.h"
 #include "parallel/server/compression/packed.h"
 #include "parallel/server/gradients_came.h"
+#include "parallel/server/push_part.h"
 #include "parallel/server/table.h"
 
 template struct troupe::internal::StructCodec<troupe::parallel::ServedTable>;
@@ -245,6 +246,16 @@ Future<Pushed> TableClient::push_context(double weight) const {
       }
   s.leaves = {};
   return push(ops::cat(ids, 0), ops::cat(gradients, 0), weight);
+}
+
+optim::StepPart TableClient::part(double weight) const {
+  State& s = state();
+  return internal::parallel::push_part({.gradients = internal::parallel::gradients_in(
+                                            internal::parallel::servers_now(s.table), s.compresses()),
+                                        .check = [&s] { s.came.check("[table]", s.servers.name()); },
+                                        .push = [this](double w) { return push_context(w); },
+                                        .trainer = s.servers.name()},
+                                       weight);
 }
 
 }  // namespace troupe::parallel

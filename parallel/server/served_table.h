@@ -76,6 +76,8 @@ class TableClient {
   Future<Pushed> push(const Tensor& ids, const Tensor& gradients, double weight = 1) const;
   /// As Client::push_context, of the rows that were pulled.
   Future<Pushed> push_context(double weight = 1) const;
+  /// Client::part() of rows.
+  optim::StepPart part(double weight = 1) const;
   /// The trainer has gone from all servers.
   Future<void> leave();
 

@@ -324,7 +324,7 @@ void ServerBase::apply(std::vector<Contribution> contributions, double delay) {
   optim::Optimizer& optimizer = averager_ ? *averager_ : *optimizer_;
   const double lr = optimizer.lr();
   const bool slower = options_.lr_by_delay && delay > 0;
-  if (slower) optimizer.set_lr(lr / (1 + delay));
+  if (slower) optimizer.set_lr(rate_by_delay(lr, delay));
   update(optimizer, contributions);
   if (slower) optimizer.set_lr(lr);
 }
@@ -373,12 +373,18 @@ Task<void> ServerBase::set_options(std::map<std::string, Value> changed) {
 
 ServerReport ServerBase::report() {
   notice_losses();
-  const StalenessStatistics& staleness = state_.staleness();
-  return {state_.policy().str(), state_.version(),
-          state_.open_step(),    state_.trainers(),
-          state_.missing(),      {staleness.delays.begin(), staleness.delays.end()},
-          staleness.late,        staleness.aborted,
-          staleness.lost,        last_loss_,
+  const StalenessLedger& staleness = state_.staleness();
+  return {state_.policy().str(),
+          state_.version(),
+          state_.open_step(),
+          state_.trainers(),
+          state_.missing(),
+          {staleness.delays.begin(), staleness.delays.end()},
+          {staleness.weights.begin(), staleness.weights.end()},
+          staleness.late,
+          staleness.aborted,
+          staleness.lost,
+          last_loss_,
           backup_text()};
 }
 

@@ -43,16 +43,16 @@ struct Pushed {
 
 struct ServerReport {
   std::string policy;
-  int64_t version = 0;                         ///< updates so far
-  int64_t open_step = 0;                       ///< the oldest that not all have pushed
-  std::vector<std::string> trainers, missing;  ///< that are there; of them, who has not pushed that step
-  std::vector<std::pair<int64_t, int64_t>>
-      delays;                               ///< and how many gradients had it, as in StalenessStatistics
-  int64_t late = 0, aborted = 0, lost = 0;  ///< as in StalenessStatistics
-  std::string last_loss;                    ///< what losing a trainer meant, the last time
+  int64_t version = 0;                              ///< updates so far
+  int64_t open_step = 0;                            ///< the oldest that not all have pushed
+  std::vector<std::string> trainers, missing;       ///< that are there; of them, who has not pushed that step
+  std::vector<std::pair<int64_t, int64_t>> delays;  ///< and how many gradients had it, as in StalenessLedger
+  std::vector<std::pair<int64_t, double>> weights;  ///< of these, by delay
+  int64_t late = 0, aborted = 0, lost = 0;          ///< as in StalenessLedger
+  std::string last_loss;                            ///< what losing a trainer meant, the last time
   std::string backup;  ///< "has a backup on w5", "goes on for w1, which is lost", "has lost its backup on w5"
-  /// "ssp(2), version 12: trainers a, b; step 4 is open, b is missing; gradients by delay 0: 20, 1: 3; late
-  /// 0, aborted 0, lost 0".
+  /// "ssp(2), version 12: trainers a, b; step 4 is open, b is missing; gradients by delay 0: 20 of weight
+  /// 640, 1: 3 of weight 96; late 0, aborted 0, lost 0".
   std::string str() const;
 };
 

@@ -12,10 +12,9 @@ std::string ServerReport::str() const {
   if (!missing.empty() && !trainers.empty())
     text += fmt::format("; step {} is open, {} {} missing", open_step, fmt::join(missing, ", "),
                         missing.size() == 1 ? "is" : "are");
-  text += delays.empty() ? "; no gradients yet" : "; gradients by delay";
-  for (size_t i = 0; i < delays.size(); ++i)
-    text += fmt::format("{} {}: {}", i ? "," : "", delays[i].first, delays[i].second);
-  text += fmt::format("; late {}, aborted {}, lost {}", late, aborted, lost);
+  const StalenessLedger ledger{
+      {delays.begin(), delays.end()}, {weights.begin(), weights.end()}, late, aborted, lost};
+  text += "; " + ledger.str();
   if (!last_loss.empty()) text += "; " + last_loss;
   if (!backup.empty()) text += "; " + backup;
   return text;

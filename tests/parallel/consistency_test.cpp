@@ -364,7 +364,7 @@ TEST_CASE("in random histories of all policies somebody can always go on, and st
       REQUIRE(m.state.open_step() >= open);
       REQUIRE(m.state.version() >= version);
     }
-    const StalenessStatistics& staleness = m.state.staleness();
+    const StalenessLedger& staleness = m.state.staleness();
     for (const auto& [delay, count] : staleness.delays) {
       REQUIRE(delay >= 0);
       used += count;

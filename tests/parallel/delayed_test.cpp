@@ -103,6 +103,30 @@ TEST_CASE("a step begins while the one before it is still run backward", "[sim]"
   REQUIRE(cluster.await(two).ok());
 }
 
+TEST_CASE("a pipeline with updates one step late says delays and weights as servers do and learns by them") {
+  const auto weight = [](bool by_delay, StalenessLedger& ledger) {
+    Fixture f(2);
+    Pipeline pipeline(f.cluster->here(), f.stages(), {.micro_batches = 2});
+    optim::Distributed<optim::SGD> sgd({f.blocks[0], f.blocks[1]}, {.lr = 0.1});
+    DelayedUpdates train(f.cluster->here(), pipeline, sgd, {.lr_by_delay = by_delay});
+    for (int t = 0; t < 6; ++t) {
+      (void)train.step(Value(input(t)), Value(target(t)));
+      if (t == 2 && !by_delay) sgd.set_lr(0.05);  // the first update was made, whose gradients were not late
+    }
+    train.finish();
+    CHECK(sgd.lr() == (by_delay ? 0.1 : 0.05));
+    ledger = train.report();
+    return nn::remote_state_dict(f.blocks[0]).get().at("linear.weight");
+  };
+  StalenessLedger by_delay, by_hand;
+  CHECK(bit_equal(weight(true, by_delay), weight(false, by_hand)));
+  const double rows = static_cast<double>(input(0).size(0));
+  CHECK(by_delay.delays == std::map<int64_t, int64_t>{{0, 1}, {1, 5}});
+  CHECK(by_delay.weights == std::map<int64_t, double>{{0, rows}, {1, 5 * rows}});
+  CHECK(by_delay.str() == by_hand.str());
+  CHECK(by_delay.str().find("gradients by delay 0: 1 of weight") == 0);
+}
+
 TEST_CASE("a step that fails is thrown by one of the next, and training goes on after it") {
   Fixture f(2);
   std::vector<Stage> stages = f.stages();
@@ -116,6 +140,14 @@ TEST_CASE("a step that fails is thrown by one of the next, and training goes on 
   });
   CHECK(std::string(e.what()).find("out of paper") != std::string::npos);
   CHECK(std::string(e.what()).find("forward of micro-batch 1 in stage 0") != std::string::npos);
+  const auto used =
+      train.report().delays;  // of steps whose gradients are there, and not of what was given up
+  int64_t all = 0;
+  for (const auto& [delay, count] : used) all += count;
+  CHECK(all < 4);
   for (int t = 0; t < 4; ++t) (void)train.step(Value(input(t)), Value(target(t)));
   train.finish();
+  int64_t then = 0;
+  for (const auto& [delay, count] : train.report().delays) then += count;
+  CHECK(then == all + 4);
 }

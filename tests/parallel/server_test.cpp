@@ -183,6 +183,7 @@ TEST_CASE("delayed steps are w -= lr g(w of one step before), whoever is fast") 
         s.push(i, w);
       }
     CHECK(s.report().delays == std::vector<std::pair<int64_t, int64_t>>{{0, 2}, {1, 10}});
+    CHECK(s.report().weights == std::vector<std::pair<int64_t, double>>{{0, 2}, {1, 10}});
   }
 }
 

@@ -118,6 +118,13 @@ class InProcess(unittest.TestCase):
             self.assertAlmostEqual(opt.clip_grad_norm(1.0), 100.0, places=4)
             opt.step()
         self.assertAlmostEqual(a.state_dict()["weight"].item(), weight - 1, places=5)
+        other, b = troupe.optim.SGD([self.cluster.spawn(nn.Linear(1, 1), "w2")], lr=1.0), a.state_dict()["weight"].item()
+        with self.cluster.context() as step:
+            step.backward(a(troupe.ones(1, 1)).result().sum())
+            troupe.optim.step_all([opt, other])
+        self.assertAlmostEqual(a.state_dict()["weight"].item(), b - 1, places=5)
+        with self.assertRaisesRegex(troupe.Error, "steps by itself"):
+            troupe.optim.step_all([troupe.optim.SGD([w], lr=1.0)])
         self.assertFalse(a(troupe.ones(1, 1)).result().requires_grad)
         with self.assertRaisesRegex(troupe.Error, "needs a gradient, and outside a context none is recorded"):
             a(w)

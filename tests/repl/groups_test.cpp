@@ -181,6 +181,11 @@ TEST_CASE("in the shell optimizers of actors have groups of options, and one nor
     local both = optim.clip_grad_norm({one, two}, 1e-3, step)
     assert(math.abs(both - math.sqrt(na * na + nb * nb)) < 1e-5 * both)
     assert(optim.clip_grad_norm({one, two}, 1e9, step) < 1.1e-3)
+    local weights = {a:state_dict(), b:state_dict()}
+    optim.step_all({one, two}, step)
+    for i, actor in ipairs{a, b} do
+      assert(not actor:state_dict().weight:eq(weights[i].weight):all():item())
+    end
   )lua") == "");
   CHECK(shell.run(R"lua(
     local x, y = tensor{3.0}:requires_grad_(), tensor{4.0}:requires_grad_()
@@ -201,6 +206,9 @@ TEST_CASE("in the shell optimizers of actors have groups of options, and one nor
            {"optim.sgd(nn.linear(1, 1)):groups()", "is of the optimizer of actors"},
            {"optim.clip_grad_norm({1}, 1)", "number 1 is a number"},
            {"optim.clip_grad_norm({}, 1)", "takes a list of optimizers; got none"},
+           {"local s <close> = context(); optim.step_all({}, s)", "takes a list of optimizers; got none"},
+           {"local s <close> = context(); optim.step_all({optim.sgd(nn.linear(1, 1))}, s)",
+            "an optimizer of tensors here steps by itself"},
            {"optim.clip_grad_norm({optim.sgd(nn.linear(1, 1)), optim.sgd(spawn('Module', 'w1', nn.linear(1, "
             "1)))}, 1)",
             "not of both"},

@@ -16,7 +16,7 @@ import argparse, os, pathlib, random, signal, subprocess, sys, tempfile, threadi
 
 STEPS = 20
 PATIENCE = 120  # seconds for a job
-SHARDS = ["none", "state", "gradients", "all", "mesh"]  # "mesh": pipelines, two replicas of two stages
+SHARDS = ["none", "state", "gradients", "all", "mesh", "second"]  # "mesh": pipelines, two replicas of two stages; "second": two optimizers
 
 
 def numbers(output):
@@ -33,7 +33,7 @@ def last_rank(shard):
 
 class Run:
     def __init__(self, programs, flags, plan, shard="none", folder=None, more={}):
-        variables = {**os.environ, "PLAN": plan, "STEPS": str(STEPS), "SHARD": shard, "MESH": str(int(shard == "mesh")), **({"CHECKPOINTS": folder} if folder else {}), **more}
+        variables = {**os.environ, "PLAN": plan, "STEPS": str(STEPS), "SHARD": "none" if shard == "second" else shard, "SECOND": str(int(shard == "second")), "MESH": str(int(shard == "mesh")), **({"CHECKPOINTS": folder} if folder else {}), **more}
         self.process = subprocess.Popen([str(programs / "troupe"), "run", *flags, str(programs / "elastic_job")], env=variables,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
         self.lines, self.errors = [], []
@@ -85,7 +85,7 @@ def disturb(run, rng):
 
 
 def schedule(programs, seed, shard, expected):
-    if shard == "none":
+    if shard in ("none", "second"):
         return schedule_in(programs, seed, shard, expected, None)
     with tempfile.TemporaryDirectory() as folder:
         return schedule_in(programs, seed, shard, expected, folder)

@@ -246,12 +246,34 @@ Future<StepReport> DistributedOptimizer::step_by(const autograd::Context& contex
   const std::shared_ptr<StepWatch> watch = watch_;
   if (watch) watch->before_step(actors_);
   autograd::Context::Guard guard(context);
+  return make_step(factor).then([watch](StepReport report) {
+    if (watch) watch->after_step(report);
+    return report;
+  });
+}
+
+Future<StepReport> DistributedOptimizer::make_step(double factor) {
   return ask([&](size_t i) { return kStep.send(actors_[i], key_, all_options(), factor); })
-      .then([owners = owners_, watch](const auto& answers) {
-        StepReport report = report_of(owners, answers);
-        if (watch) watch->after_step(report);
-        return report;
-      });
+      .then([owners = owners_](const auto& answers) { return report_of(owners, answers); });
+}
+
+StepPart DistributedOptimizer::part() {
+  return {.ready =
+              [this](bool sizes) {
+                return ask_all_async(
+                           "the step",
+                           [&](size_t i) { return kReady.send(actors_[i], key_, all_options(), sizes); })
+                    .then([](const ValueList& answers) {
+                      std::vector<double> all;
+                      for (const Value& answer : answers)
+                        for (const double size : kReady.answer_in(answer)) all.push_back(size);
+                      return all;
+                    });
+              },
+          .make = [this](double factor) { return make_step(factor); },
+          .actors = actors_,
+          .optimizer = this,
+          .watch = watch_};
 }
 
 Future<StepReport> DistributedOptimizer::try_step(const autograd::Context& context) {

@@ -10,6 +10,7 @@
 #include "autograd/distributed/optim/context_gradients.h"
 #include "autograd/distributed/optim/optimized_actor.h"
 #include "autograd/distributed/optim/parameter_filter.h"
+#include "autograd/distributed/optim/step_all.h"
 #include "autograd/distributed/optim/step_report.h"
 #include "autograd/distributed/optim/step_watch.h"
 #include "core/base/listed.h"
@@ -63,6 +64,9 @@ class DistributedOptimizer : public Tunable, public internal::Listed<Distributed
   /// Those of all actors, for norms that count others besides; while this optimizer lives.
   ContextGradients gradients();
   operator ContextGradients() { return gradients(); }
+  /// Its part in a step that others make, too (step_all.h); while this optimizer lives.
+  StepPart part();
+  operator StepPart() { return part(); }
 
   /// What each group is for: "0.bias of Layer#0:3 on w1". Waits for the actors.
   std::vector<std::vector<std::string>> parameters_by_group();
@@ -103,6 +107,8 @@ class DistributedOptimizer : public Tunable, public internal::Listed<Distributed
   struct Made;
   std::vector<ValueMap> all_options() const;
   Future<StepReport> step_by(const autograd::Context& context, double factor);
+  /// In the active context, and nobody watches.
+  Future<StepReport> make_step(double factor);
   /// The answers of all actors, once all have ended.
   Future<std::vector<Result<Value>>> ask(const Send& send);
   /// The values, or the error that names all that failed.

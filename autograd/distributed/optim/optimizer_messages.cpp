@@ -348,6 +348,14 @@ SizesHere sizes(Actor&, internal::actors::Invocation& call, const std::string& k
   return here;
 }
 
+std::vector<double> ready(Actor& actor, internal::actors::Invocation& call, const std::string& key,
+                          const GroupOptions& options, bool with_sizes) {
+  const Attached& attached = attached_to(*call.cell(), key);
+  attached.updated.check(*call.cell());
+  set_options(*attached.optimizer, options);
+  return with_sizes ? sizes(actor, call, key, true).counted : std::vector<double>();
+}
+
 void scale(Actor&, internal::actors::Invocation& call, const std::string& key, double factor, bool wide) {
   const Updated& updated = attached_to(*call.cell(), key).updated;
   updated.check(*call.cell());
@@ -464,6 +472,7 @@ void install_optimized_actors(actors::Worker& worker) {
   serve<kParameters, parameters>(worker);
   serve<kCreate, create>(worker);
   serve<kStep, step>(worker);
+  serve<kReady, ready>(worker);
   serve<kSizes, sizes>(worker);
   serve<kScale, scale>(worker);
   serve<kState, state>(worker);

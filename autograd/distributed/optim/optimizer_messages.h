@@ -36,6 +36,10 @@ inline constexpr CommonMethod<GroupNames(std::string key, std::string name, std:
 /// parameters had one.
 inline constexpr CommonMethod<int64_t(std::string key, GroupOptions options, double factor)> kStep{
     "optim.step"};
+/// Optimizer to its actors: whether they could step now, as before kStep. With `sizes` the largest element of
+/// each gradient.
+inline constexpr CommonMethod<std::vector<double>(std::string key, GroupOptions options, bool sizes)> kReady{
+    "optim.ready"};
 /// Sizes of gradients: those that norms count, and those that are to be equal on several actors.
 struct SizesHere {
   std::vector<double> counted;

@@ -37,13 +37,14 @@ struct SavedTrainer {
 struct SavedHeld {
   double weight = 0;
   std::vector<int64_t> versions;
+  std::vector<double> weights;
 };
 struct SavedConsistency {
   std::string policy;
   int64_t joined = 0, open = 0, version = 0, first_delayed = 0;
   std::map<std::string, SavedTrainer> trainers;
   std::map<int64_t, SavedHeld> held;
-  StalenessStatistics staleness;
+  StalenessLedger staleness;
 };
 
 }  // namespace
@@ -51,7 +52,7 @@ struct SavedConsistency {
 Value Consistency::saved() const {
   SavedConsistency out{policy_.str(), joined_, open_, version_, first_delayed_, {}, {}, staleness_};
   for (const auto& [name, t] : trainers_) out.trainers[name] = {t.step, t.reading, t.missed, t.weight};
-  for (const auto& [step, held] : held_) out.held[step] = {held.weight, held.versions};
+  for (const auto& [step, held] : held_) out.held[step] = {held.weight, held.versions, held.weights};
   return internal::to_value(std::move(out));
 }
 
@@ -67,7 +68,8 @@ void Consistency::load(Value saved) {
   joined_ = from.joined, open_ = from.open, version_ = from.version, first_delayed_ = from.first_delayed;
   for (auto& [name, t] : from.trainers) trainers_[name] = {t.step, t.reading, t.missed, t.weight};
   held_.clear();
-  for (auto& [step, held] : from.held) held_[step] = {held.weight, std::move(held.versions)};
+  for (auto& [step, held] : from.held)
+    held_[step] = {held.weight, std::move(held.versions), std::move(held.weights)};
   staleness_ = std::move(from.staleness);
 }
 
@@ -191,12 +193,13 @@ Consistency::Verdict Consistency::push(const std::string& name, const VersionSta
     Held& held = held_[step];
     held.weight += weight;
     held.versions.push_back(stamp.version);
+    held.weights.push_back(weight);
     return {Taken::later, step};
   }
   const double total = weights(weight);
   Verdict verdict{Taken::now, step, total > 0 ? 1 / total : 0, version_ - stamp.version};
   verdict.factor *= weight;
-  ++staleness_.delays[verdict.delay];
+  staleness_.note(verdict.delay, weight);
   ++version_;
   find_open();
   return verdict;
@@ -212,9 +215,10 @@ double Consistency::weights(double of_newcomers) const {
 
 Consistency::Closing Consistency::closed(int64_t step, const Held& held, double factor) {
   Closing closing{step, held.weight > 0 ? factor : 0};
-  for (const int64_t version : held.versions) {
-    ++staleness_.delays[version_ - version];
-    closing.delay += static_cast<double>(version_ - version) / static_cast<double>(held.versions.size());
+  for (size_t i = 0; i < held.versions.size(); ++i) {
+    const int64_t delay = version_ - held.versions[i];
+    staleness_.note(delay, held.weights[i]);
+    closing.delay += static_cast<double>(delay) / static_cast<double>(held.versions.size());
   }
   if (closing.factor > 0) ++version_;
   return closing;

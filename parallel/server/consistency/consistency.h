@@ -8,6 +8,7 @@
 
 #include "core/value/value.h"
 #include "parallel/server/consistency/server_policy.h"
+#include "parallel/staleness/staleness_ledger.h"
 
 namespace troupe::parallel {
 
@@ -17,15 +18,6 @@ struct VersionStamp {
   int64_t step = -1;        ///< the trainer's: how many it has done or missed
   int64_t version = 0;      ///< updates that are in the values
   int64_t local_steps = 0;  ///< under local(H): H, and the push is what these changed; else 0
-};
-
-/// How late the gradients of one parameter were, and what was lost.
-struct StalenessStatistics {
-  std::map<int64_t, int64_t> delays;  ///< gradients used, by updates between the values that they were
-                                      ///< computed on and the update that used them
-  int64_t late = 0;                   ///< gradients dropped: their step had closed without them
-  int64_t aborted = 0;                ///< steps begun again because a trainer was lost
-  int64_t lost = 0;                   ///< trainers
 };
 
 /// `invalid` unless at least one trainer is expected.
@@ -93,7 +85,7 @@ class Consistency {
   const ServerPolicy& policy() const { return policy_; }
   int64_t version() const { return version_; }
   int64_t open_step() const { return open_; }  ///< the oldest that not all have pushed
-  const StalenessStatistics& staleness() const { return staleness_; }
+  const StalenessLedger& staleness() const { return staleness_; }
   /// Who is waited for: those that have not pushed the open step.
   std::vector<std::string> missing() const;
 
@@ -113,6 +105,7 @@ class Consistency {
   struct Held {
     double weight = 0;
     std::vector<int64_t> versions;  // that its gradients were computed on
+    std::vector<double> weights;    // of these
   };
   const Trainer& at(const std::string& trainer) const;
   double weights(double of_newcomers) const;
@@ -125,7 +118,7 @@ class Consistency {
   int64_t first_delayed_ = 0;  // the version that delayed() began with: there is none before it
   std::map<std::string, Trainer> trainers_;
   std::map<int64_t, Held> held_;  // by step
-  StalenessStatistics staleness_;
+  StalenessLedger staleness_;
 };
 
 }  // namespace troupe::parallel

@@ -10,7 +10,7 @@ namespace troupe::parallel {
 
 struct StatisticsBook {
   internal::Mutex mutex;
-  std::map<std::string, StalenessStatistics> of;  // by server
+  std::map<std::string, StalenessLedger> of;  // by server
 };
 
 void StalenessMetrics::install(internal::actors::Worker& worker) {
@@ -46,7 +46,7 @@ StalenessMetrics::Entry::~Entry() {
   book_->of.erase(name_);
 }
 
-void StalenessMetrics::Entry::write(const StalenessStatistics& staleness) {
+void StalenessMetrics::Entry::write(const StalenessLedger& staleness) {
   if (!book_) return;
   std::lock_guard lock(book_->mutex);
   *page_ = staleness;

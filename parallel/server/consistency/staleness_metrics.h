@@ -11,7 +11,7 @@ namespace troupe::parallel {
 
 /// What the servers of one worker have last written down. For each, named as Here::objects() does without
 /// namespaces, metrics() has "Server#0:3.delay_2", the gradients that were used two updates late, for every
-/// delay that there was, and "Server#0:3.late", ".aborted" and ".lost", as in StalenessStatistics. They go
+/// delay that there was, and "Server#0:3.late", ".aborted" and ".lost", as in StalenessLedger. They go
 /// with the server. Thread-safe.
 class StalenessMetrics final : public internal::actors::Extension {
  public:
@@ -25,12 +25,12 @@ class StalenessMetrics final : public internal::actors::Extension {
     explicit Entry(internal::actors::Worker& worker);
     ~Entry();
     Entry(const Entry&) = delete;
-    void write(const StalenessStatistics& staleness);
+    void write(const StalenessLedger& staleness);
 
    private:
     std::shared_ptr<struct StatisticsBook> book_;  // null: the worker shows none
     std::string name_;
-    StalenessStatistics* page_ = nullptr;
+    StalenessLedger* page_ = nullptr;
   };
 
  private:

@@ -105,6 +105,11 @@ class Optimizer:
         return "<%s>" % self._core
 
 
+def step_all(optimizers):
+    """One step of several optimizers of actors: all make it, or none, whoever is lost meanwhile."""
+    _core.step_all([o._core for o in optimizers])
+
+
 def clip_grad_norm(optimizers, max_norm):
     """One norm over the gradients of several optimizers."""
     optimizers = [optimizers] if isinstance(optimizers, Optimizer) else optimizers

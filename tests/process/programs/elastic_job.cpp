@@ -4,7 +4,8 @@
 // its first forward pass. DEVICE=cuda: of replicas. MESH=1: pipelines, two replicas of two stages.
 // UNTIL_BACK=1: until replicas that have gone are back. LEAVES=w2: that one is asked to end
 // before the first step. ACCUMULATE=1: three passes in a step. COMPRESSION: of gradients. AVERAGE=3:
-// replicas learn by themselves for 3 steps. Prints losses and the final state, so that runs can be compared.
+// replicas learn by themselves for 3 steps. SECOND=1: a second optimizer steps with the first. Prints losses
+// and the final state, so that runs can be compared.
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -239,6 +240,8 @@ void train_as(Cluster& cluster, parallel::Shard shard) {
           .shard = shard,
           .spare_pieces = 1});
   optim::Distributed<optim::Adam> optimizer(net, {.lr = 3e-3});
+  std::optional<optim::Distributed<optim::SGD>> second;
+  if (variable("SECOND", "0") == "1") second.emplace(net, optim::SGD::Options{.lr = 1e-3});
   Job job(cluster);
   leave();
   const int64_t steps = std::stoll(variable("STEPS", "20")), n = 24;
@@ -266,7 +269,10 @@ void train_as(Cluster& cluster, parallel::Shard shard) {
       }
       pass(variable("ACCUMULATE", "0") == "1" ? 0.5 : 1);
       norm = optimizer.clip_grad_norm(context, 1.0);
-      optimizer.step(context);
+      if (second)
+        optim::step_all(context, {optimizer, *second});
+      else
+        optimizer.step(context);
     });
     std::printf("step %lld loss %.17g norm %.17g sum %g\n", static_cast<long long>(step), loss, norm, sum);
     std::printf("members %zu\n", net.size());

@@ -104,20 +104,35 @@ int optimizer_groups(lua_State* L) {
   push(L, Codec<std::vector<std::vector<std::string>>>::to(o.distributed()->parameters_by_group()));
   return 1;
 }
-// optim.clip_grad_norm({a, b}, most[, step]): one norm over several optimizers.
-int clip_several(lua_State* L) {
+// The list at index 1.
+std::vector<const OptimizerObject*> optimizers_at_1(lua_State* L, const std::string& call) {
   luaL_checktype(L, 1, LUA_TTABLE);
-  const double most = luaL_checknumber(L, 2);
   std::vector<const OptimizerObject*> optimizers;
-  bool of_actors = false;
   for (lua_Integer i = 1; lua_rawgeti(L, 1, i) != LUA_TNIL; ++i, lua_pop(L, 1)) {
     const auto* o = get_if<OptimizerObject>(L, -1);
     if (!o)
-      throw_invalid("optim.clip_grad_norm({a, b}, most) takes a list of optimizers; number " +
-                    std::to_string(i) + " is a " + luaL_typename(L, -1));
-    of_actors |= o->distributed() != nullptr;
+      throw_invalid(call + " takes a list of optimizers; number " + std::to_string(i) + " is a " +
+                    luaL_typename(L, -1));
     optimizers.push_back(o);
   }
+  lua_pop(L, 1);
+  return optimizers;
+}
+// One step of several optimizers, whole: optim.step_all({a, b}, step).
+int step_several(lua_State* L) {
+  const auto optimizers = optimizers_at_1(L, "optim.step_all({a, b}, step)");
+  const StepObject step = step_with_gradients(L, 2);
+  script::step_all({optimizers.begin(), optimizers.end()}, step.get(),
+                   "optim.step_all(optimizers, step), where step is what context() gave");
+  return 0;
+}
+// optim.clip_grad_norm({a, b}, most[, step]): one norm over several optimizers.
+int clip_several(lua_State* L) {
+  const auto given = optimizers_at_1(L, "optim.clip_grad_norm({a, b}, most)");
+  const std::vector<const script::NamedOptimizer*> optimizers(given.begin(), given.end());
+  const double most = luaL_checknumber(L, 2);
+  const bool of_actors =
+      std::ranges::any_of(given, [](const auto* o) { return o->distributed() != nullptr; });
   const StepObject step = of_actors ? step_with_gradients(L, 3) : nullptr;
   lua_pushnumber(L, script::clip_grad_norm(optimizers, most, step.get(),
                                            "optim.clip_grad_norm(optimizers, most, step)"));
@@ -175,6 +190,7 @@ int optim_index(lua_State* L) {
   }
   known.push_back({"scheduler", "", {}});
   known.push_back({"clip_grad_norm", "", {}});
+  known.push_back({"step_all", "", {}});
   find_entry(known, name, "[optim] unknown optimizer or schedule");
   push(L, name);
   lua_pushcclosure(L, guarded<make_optimizer>, 1);
@@ -279,7 +295,9 @@ void open_training(lua_State* L) {
   lua_setfield(L, -2, "__index");
   lua_pop(L, 1);
   open_table(L, "optim", guarded<optim_index>,
-             {{"scheduler", guarded<make_scheduler>}, {"clip_grad_norm", guarded<clip_several>}});
+             {{"scheduler", guarded<make_scheduler>},
+              {"clip_grad_norm", guarded<clip_several>},
+              {"step_all", guarded<step_several>}});
   open_table(L, "data", guarded<data_index>, {{"of", guarded<dataset_of>}});
   lua_register(L, "save", guarded<save>);
   lua_register(L, "load_tensors", guarded<load_tensors>);

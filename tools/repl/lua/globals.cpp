@@ -73,6 +73,8 @@ constexpr HelpEntry kGlobals[] = {
      "A batch whose rows the replicas divide; or what each of them gets, split{x0, x1}."},
     {"optim.clip_grad_norm", "optim.clip_grad_norm({opt, ...}, most[, step]) -> number",
      "Scales the gradients of several optimizers, as if they were one vector; the norm before."},
+    {"optim.step_all", "optim.step_all({opt, ...}, step)",
+     "One step of several optimizers of actors: all make it, or none, whoever is lost meanwhile."},
     {"optim.scheduler", "optim.scheduler(optimizer, schedule[, option]) -> scheduler",
      "Sets an option of an optimizer, \"lr\" unless another one is named, by a schedule, from its step() "
      "on."},
@@ -230,7 +232,7 @@ constexpr HelpEntry kMethods[] = {
     {"served:set_policy", "s:set_policy(text)", "Another policy, while trainers go on."},
     {"served:set_options", "s:set_options(table)", "Other options of its optimizer: lr."},
     {"served:report", "s:report() -> list",
-     "Of each block: policy, version, trainers, missing, delays, ...; as text, a line."},
+     "Of each block: policy, version, trainers, missing, delays, weights, ...; as text, a line."},
     {"served:client", "s:client([name]) -> client", "A trainer of these parameters."},
     {"client:pull", "c:pull([at_least]) -> future of list",
      "The values, when the policy lets this trainer read."},
