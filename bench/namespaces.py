@@ -50,7 +50,8 @@ class Hosts:
         self.carrier = subprocess.Popen([*map(str, self.slow), *self.names], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         if self.carrier.stdout.readline() != "ready\n":
             raise Missing(f"this does not work here: {' '.join(map(str, self.slow))}")
-        for host in range(self.count):
+        for host, name in enumerate(self.names):
+            call("ip", "-n", name, "link", "set", "out", "txqueuelen", "10000")  # what waits for slow_links to run is not lost
             self.address(host)
 
     def begin_fast(self):

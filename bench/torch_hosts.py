@@ -65,12 +65,13 @@ def calls(rank, world):
 
 def steps(rank, world):
     x, y = uniform(6, (512, 1024), 1.5), mixed(7, 512) % 1024
-    rows = slice(rank * 512 // world, (rank + 1) * 512 // world)
+    each = 512 // world  # the rest of the rows is left out
+    rows = slice(rank * each, (rank + 1) * each)
     for what in ("ddp", "fsdp"):
         bench, make = MLP_STEPS[what]
         us, losses = timed_steps(make(x[rows], y[rows]), times(10), mean_over_ranks=True)
         if rank == 0:
-            emit(bench, us, "us", ranks=world, batch=512, losses=losses)
+            emit(bench, us, "us", ranks=world, batch=each * world, losses=losses)
         dist.barrier()
 
 
