@@ -55,6 +55,19 @@ void measure_links(const Measurers& measurers, const std::vector<MeasuredPlace>&
     }
 }
 
+// What workers have. Last, so that what code and libraries have is there, and nothing of the layers.
+std::vector<MeasuredPlace> places_of(const Measurers& measurers, ModelProfile& out) {
+  std::vector<Future<MeasuredPlace>> finding;
+  for (const auto& m : measurers) finding.push_back(m.call<&Measurer::place>());
+  const std::vector<MeasuredPlace> places = all(finding).get();
+  out.cores = places[0].cores;
+  for (size_t w = 0; w < places.size(); ++w) {
+    out.cores = std::min(out.cores, places[w].cores);
+    out.workers[w].memory = places[w].memory, out.workers[w].tensors = places[w].tensors;
+  }
+  return places;
+}
+
 }  // namespace
 
 ModelProfile measure(const Here& here, const Value& model, const Tensor& sample,
@@ -101,15 +114,7 @@ ModelProfile measure(const Here& here, const Value& model, const Tensor& sample,
   for (const auto& m : measurers) stepping.push_back(m.call<&Measurer::optimizer>(device, options.repeats));
   for (const auto& [seconds, state] : all(stepping).get())
     out.optimizer += seconds / static_cast<double>(measurers.size()), out.state = state;
-  // Last, so that what code and libraries have is there, and nothing of the layers.
-  std::vector<Future<MeasuredPlace>> finding;
-  for (const auto& m : measurers) finding.push_back(m.call<&Measurer::place>());
-  const std::vector<MeasuredPlace> places = all(finding).get();
-  out.cores = places[0].cores;
-  for (size_t w = 0; w < places.size(); ++w) {
-    out.cores = std::min(out.cores, places[w].cores);
-    out.workers[w].memory = places[w].memory, out.workers[w].tensors = places[w].tensors;
-  }
+  const std::vector<MeasuredPlace> places = places_of(measurers, out);
   measure_links(measurers, places, out.workers, out, options, device);
   if (measurers.size() > 1) {
     const Group group = Mesh(here.table().worker(), {{"all", workers.size()}}, workers).all();

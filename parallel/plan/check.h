@@ -19,7 +19,7 @@ struct PlanCheck {
   /// and libraries, and for some seconds what was freed.
   double predicted_memory = 0, measured_memory = 0;
   std::string busiest;  ///< that worker
-  /// Of workers that compute at 0.8 of the speed that they had when the profile was made, or less: a line
+  /// Says which workers compute at 0.8 of the speed that they had when the profile was made, or less, a line
   /// for each, and what the plan would be now. Empty: there are none.
   std::string slower;
   /// Lines for people.

@@ -48,9 +48,9 @@ class CutModel {
   /// Seconds of a sum of one layer's result over the ranks of "tp".
   double over_ranks(double bytes, int64_t replica, size_t stage) const;
   double over_replicas(collective::Collective c, double bytes, size_t stage) const;
-  /// Of what ranks of "cp" and "ep" exchange in a layer, in one direction.
+  /// Seconds of what ranks of "cp" and "ep" exchange in a layer, in one direction.
   double exchanges(const LayerCost& layer, int64_t replica, size_t stage) const;
-  /// Of the sums of a layer's gradients over ranks that have the same parameters.
+  /// Seconds of the sums of a layer's gradients over ranks that have the same parameters.
   double over_copies(const LayerCost& layer, int64_t replica, size_t stage) const;
   /// Whether the replicas of a stage are on several hosts.
   bool between_hosts(size_t stage) const;

@@ -60,7 +60,8 @@ class StepFormulas {
     return cost;
   }
 
-  // Of the gradients of a stage, bucket by bucket, when its last pass is over: Pipelines begin then.
+  // Seconds of the sums of a stage's gradients, bucket by bucket, when its last pass is over: Pipelines begin
+  // then.
   double summed(size_t s) const {
     if (layout_.dp < 2 || (layout_.shard == Shard::all && layout_.reduce == Per::use)) return 0;
     const bool cuts = layout_.shard == Shard::gradients || layout_.shard == Shard::all;

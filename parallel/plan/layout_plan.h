@@ -11,7 +11,7 @@ namespace troupe::parallel {
 struct PlanRow {
   PlannedLayout layout;
   LayoutCost cost;
-  /// By the names of the fields.
+  /// The fields by their names.
   Value value() const;
 };
 
@@ -35,7 +35,7 @@ struct LayoutPlan {
 
   /// The table, what binds, and why not others.
   std::string str() const;
-  /// The same for programs: {"best": [{"layout": ..., "step": ..., "memory": ...}], "binds": ..., "why_not":
+  /// A value for programs: {"best": [{"layout": ..., "step": ..., "memory": ...}], "binds": ..., "why_not":
   /// {...}, ...}, in seconds and bytes.
   Value value() const;
   /// The layout file of the best one, as read_layout() takes it. `invalid` if nothing fits.

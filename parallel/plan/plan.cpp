@@ -3,26 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <functional>
 #include <map>
-#include <numeric>
-#include <optional>
 
 #include "core/base/error.h"
-#include "core/base/proportional.h"
-#include "parallel/pipeline/split.h"
+#include "parallel/plan/candidates.h"
 #include "parallel/plan/why_not.h"
 
 namespace troupe::parallel {
 namespace {
-
-std::vector<int64_t> divisors(int64_t n) {
-  std::vector<int64_t> all;
-  for (int64_t d = 1; d <= n; ++d)
-    if (n % d == 0) all.push_back(d);
-  return all;
-}
 
 class Search {
  public:
@@ -30,13 +18,12 @@ class Search {
       : profile_(profile),
         options_(options),
         workers_(profile, options.workers, options.per_host),
-        batch_(options.batch ? options.batch : profile.batch) {
+        batch_(options.batch ? options.batch : profile.batch),
+        candidates_(profile_, options_, workers_, batch_) {
     if (batch_ < 1) throw_invalid(fmt::format("[plan] a step of {} rows: expected at least 1", batch_));
     if (options.shown < 1) throw_invalid("[plan] a table of 0 layouts: expected at least 1");
     if (!(options.memory >= 0))
       throw_invalid(fmt::format("[plan] a memory of {} bytes: expected 0, for any, or more", options.memory));
-    for (const LayerCost& l : profile.layers) most_heads_ = std::max(most_heads_, l.sums ? l.heads : 1);
-    for (const LayerCost& l : profile.layers) experts_ = std::gcd(experts_, l.experts);
   }
 
   LayoutPlan run() {
@@ -45,7 +32,7 @@ class Search {
     note_limits();
     // What may be quick comes first, so that bounds leave out more.
     std::vector<std::pair<double, PlannedLayout>> open;
-    for_all([&](PlannedLayout layout) {
+    candidates_.for_all([&](PlannedLayout layout) {
       ++plan_.candidates;
       const double least = least_step(profile_, workers_, layout);
       open.emplace_back(least, std::move(layout));
@@ -63,13 +50,13 @@ class Search {
       throw_invalid(fmt::format("[plan] the layout is of {} workers, and the plan of {}", layout.workers(),
                                 workers_.size()));
     if (layout.cuts.empty() && layout.pp > 1) {
-      const auto at = cuts(layout);
+      const auto at = candidates_.cuts(layout);
       if (!at)
         throw_invalid(fmt::format("[plan] the layout has {} stages, and the model {} layers", layout.pp,
                                   profile_.layers.size()));
       layout.cuts = *at;
     }
-    if (layout.rows.empty()) layout.rows = rows_of(layout);
+    if (layout.rows.empty()) layout.rows = candidates_.rows_of(layout);
     const LayoutCost cost = cost_of(profile_, workers_, layout);
     return {std::move(layout), cost};
   }
@@ -93,104 +80,6 @@ class Search {
     if (!options_.parts)
       plan_.notes.emplace_back(
           "shard all needs a model of parallel::Sharded parts: --parts says that it has");
-  }
-
-  // Layers for stages by what they take; slower stages get fewer. Empty: it cannot be.
-  std::optional<std::vector<size_t>> cuts(const PlannedLayout& layout) {
-    const int64_t pp = layout.pp, tp = layout.tp;
-    if (static_cast<size_t>(pp) > profile_.layers.size()) return {};
-    const auto [at, is_new] = cuts_.try_emplace({pp, tp, layout.ranks()});
-    if (is_new) {
-      std::vector<double> costs;
-      const auto rows = static_cast<double>(profile_.batch);
-      for (const LayerCost& l : profile_.layers) {
-        const double share = 1 - l.time_divided + l.time_divided / static_cast<double>(tp);
-        costs.push_back(l.time(rows) * share);
-      }
-      at->second = balanced(costs, pp, layout.ranks());
-    }
-    return at->second;
-  }
-  std::vector<size_t> balanced(const std::vector<double>& costs, int64_t pp, int64_t ranks) const {
-    std::vector<double> speeds;
-    for (int64_t s = 0; s < pp; ++s) {
-      double least = workers_.speed(static_cast<size_t>(s * ranks));
-      for (size_t w = 0; w < workers_.size(); ++w)
-        if (static_cast<int64_t>(w) / ranks % pp == s) least = std::min(least, workers_.speed(w));
-      speeds.push_back(least);
-    }
-    return balance(costs, speeds);
-  }
-
-  std::vector<int64_t> rows_of(const PlannedLayout& layout) const {
-    const int64_t dp = layout.dp, each = layout.pp * layout.ranks();
-    std::vector<double> speeds;
-    for (int64_t d = 0; d < dp; ++d) {
-      double least = workers_.speed(static_cast<size_t>(d * each));
-      for (int64_t k = 1; k < each; ++k)
-        least = std::min(least, workers_.speed(static_cast<size_t>(d * each + k)));
-      speeds.push_back(least);
-    }
-    return internal::proportional(batch_, speeds);
-  }
-
-  void for_all(const std::function<void(PlannedLayout)>& f) {
-    const auto count = static_cast<int64_t>(workers_.size());
-    for (const int64_t tp : divisors(count)) {
-      if (tp > 1 && (!profile_.cuts_layers || tp > most_heads_ || tp > workers_.most_on_a_host())) continue;
-      for (const int64_t cp : divisors(count / tp)) {
-        if (cp > 1 && (!profile_.cuts_layers || !options_.sequences || most_heads_ % (tp * cp) != 0))
-          continue;
-        for (const int64_t ep : divisors(count / tp / cp)) {
-          if (ep > 1 && (experts_ == 0 || experts_ % ep != 0)) continue;
-          with_ranks({.ep = ep, .cp = cp, .tp = tp}, f);
-        }
-      }
-    }
-  }
-  void with_ranks(PlannedLayout layout, const std::function<void(PlannedLayout)>& f) {
-    const auto left = static_cast<int64_t>(workers_.size()) / layout.ranks();
-    for (const int64_t pp : divisors(left)) {
-      layout.pp = pp, layout.dp = left / pp;
-      const auto at = pp == 1 || options_.stages ? cuts(layout) : std::nullopt;
-      if (!at || layout.dp * layout.ep > batch_) continue;
-      layout.cuts = *at, layout.rows = rows_of(layout);
-      with_schedules(layout, f);
-    }
-  }
-  void with_schedules(PlannedLayout layout, const std::function<void(PlannedLayout)>& f) const {
-    const int64_t fewest = *std::ranges::min_element(layout.rows);
-    for (int64_t m = 1; m * layout.ep <= fewest; m *= 2) {
-      layout.micro_batches = m;
-      if (m > 16 * layout.pp) break;
-      if (layout.pp == 1) {
-        layout.schedule = "1f1b";
-        with_memory(layout, f);
-        continue;
-      }
-      for (const char* schedule : {"1f1b", "zb-h1", "zb-h2", "gpipe"}) {
-        layout.schedule = schedule;
-        with_memory(layout, f);
-      }
-    }
-  }
-  void with_memory(PlannedLayout layout, const std::function<void(PlannedLayout)>& f) const {
-    for (const Shard shard : {Shard::none, Shard::state, Shard::gradients, Shard::all}) {
-      if (shard != Shard::none && layout.dp == 1) break;
-      if (shard == Shard::all && (!options_.parts || layout.cp * layout.ep > 1)) break;
-      layout.shard = shard, layout.gather = layout.reduce = Per::use, layout.checkpoint = Checkpoint::never;
-      f(layout);
-      if (shard == Shard::all && layout.micro_batches > 1) {
-        layout.gather = layout.reduce = Per::step;
-        f(layout);
-      }
-      // Ranks of a stage wait for each other, which a checkpoint cannot run again.
-      if (layout.ranks() > 1 || shard == Shard::all) continue;
-      for (const Checkpoint c : {Checkpoint::except_last, Checkpoint::always}) {
-        layout.checkpoint = c;
-        if (c == Checkpoint::always || layout.micro_batches > 1) f(layout);
-      }
-    }
   }
 
   void judge(double least, const PlannedLayout& layout) {
@@ -249,9 +138,7 @@ class Search {
   const PlanOptions& options_;
   const PlannedWorkers workers_;
   const int64_t batch_;
-  int64_t most_heads_ = 1;
-  int64_t experts_ = 0;  // such numbers of ranks divide those of every layer
-  std::map<std::array<int64_t, 3>, std::optional<std::vector<size_t>>> cuts_;
+  internal::parallel::Candidates candidates_;
   KindsOfLayouts kinds_;
   PlanRow nearest_;
   LayoutPlan plan_;

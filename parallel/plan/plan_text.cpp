@@ -13,7 +13,7 @@ namespace {
 
 std::string percent(double part) { return fmt::format("{:.0f} %", part * 100); }
 
-// As a layout file has it.
+// The keys of a layout file.
 Value keys_of(const PlannedLayout& l) {
   ValueMap mesh{{"dp", l.dp}, {"pp", l.pp}, {"tp", l.tp}};
   if (l.ep > 1) mesh["ep"] = l.ep;

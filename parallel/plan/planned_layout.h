@@ -51,7 +51,7 @@ class PlannedWorkers {
   double speed(size_t worker) const { return speeds_[worker]; }
   double before(size_t worker) const { return before_[worker]; }
   size_t host(size_t worker) const { return hosts_[worker]; }
-  /// That of its processors: hosts that are network namespaces of one machine share them.
+  /// The one whose processors it has: hosts that are network namespaces of one machine share them.
   size_t machine(size_t worker) const { return machines_[worker]; }
   /// Workers that were at work on a machine while layers were timed.
   double timed_together() const { return timed_together_; }

@@ -82,7 +82,7 @@ TEST_CASE("a profile goes to a file and comes back, and what is wrong in one is 
         "[plan] plan.json: this is no profile of a model: expected an object with \"format\": "
         "\"troupe model profile 1\", as programs write with --measure FILE");
   CHECK(
-      changed("\"alone\": 1", "\"alone\": 1.5") ==
+      changed("\"alone\": 1.0", "\"alone\": 1.5") ==
       "[plan] p.json: \"alone\" of layer \"transformer_encoder_layer\" is 1.5: expected more than 0, and at "
       "most 1");
   p.layers.clear();

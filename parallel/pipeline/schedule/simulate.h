@@ -19,7 +19,8 @@ struct Hop {
 
 /// Workers of one machine share its processors: each works faster while others do not.
 struct SharedProcessors {
-  /// Of each stage, or one for all, while no other worker of the machine works. Empty: as the times are.
+  /// The times of each stage, or one for all, while no other worker of the machine works. Empty: as the times
+  /// are.
   std::vector<StageTimes> alone = {};
   std::vector<int> machine = {};  ///< of each worker
   double like = 1;                ///< workers that do at all times what one of these does: replicas, ranks

@@ -41,14 +41,12 @@ int make_pipelines(lua_State* L) {
                                                  std::move(*stages.get_if<ValueList>()), options_at(L, 3)));
   return 1;
 }
-// measure({linear(4, 8), "relu"}, x, {file = "model.json"})
 int measure_layers(lua_State* L) {
   const Value model = value_at(L, 1);
   const Tensor sample = get<Tensor>(L, 2);
   push(L, script::measure(of(L).session(), model, sample, options_at(L, 3)));
   return 1;
 }
-// plan("model.json", {memory = "2G", layout = "plan.json"})
 int plan_layout(lua_State* L) {
   const Value profile = value_at(L, 1);
   push(L, script::plan(profile, options_at(L, 2)));
