@@ -88,7 +88,7 @@ class SlowWay {
 
 }  // namespace
 
-TEST_CASE("256 MiB on a slow link starve no heartbeat, and arrive") {
+TEST_CASE("256 MiB on a slow link starve no heartbeat and arrive") {
   SocketLimits limits;
   limits.heartbeat = std::chrono::milliseconds(200);
   limits.dead_after = std::chrono::seconds(2);

@@ -46,7 +46,7 @@ struct Ends {
 
 }  // namespace
 
-TEST_CASE("turns go round, so many bytes each") {
+TEST_CASE("turns go round with so many bytes each") {
   Turns turns(3);
   CHECK_FALSE(Turns());
   for (const size_t way : {0, 1, 2, 0}) {
@@ -59,7 +59,7 @@ TEST_CASE("turns go round, so many bytes each") {
   }
 }
 
-TEST_CASE("bytes in turns arrive in order, however they are cut, both ways") {
+TEST_CASE("bytes in turns arrive in order both ways however they are cut") {
   std::mt19937 random(7);
   const auto up_to = [&](size_t most) { return std::uniform_int_distribution<size_t>(0, most)(random); };
   for (const size_t lanes : {1, 2, 5}) {
