@@ -28,6 +28,7 @@ using troupe::parallel::RowTime;
 
 constexpr int64_t kFewRows = 4;          // a part of the sample's
 constexpr int64_t kLinkBytes = 4 << 20;  // of a message of many bytes
+constexpr int64_t kOptimized = 2048;     // wide: no cache holds parameters, gradients and state
 constexpr double kPaceSeconds = 0.5;     // some turns of whoever limits a process's time
 constexpr int64_t kNormsOfALayer = 3;    // what ranks do not divide takes as long as so many norms
 
@@ -156,7 +157,7 @@ double Measurer::pace(Value model, Tensor sample, std::string device) {
 }
 
 std::pair<double, double> Measurer::optimizer(std::string device, int64_t repeats) {
-  nn::Linear layer(1024, 1024);
+  nn::Linear layer(kOptimized, kOptimized);
   layer.to(Device(device));
   const double bytes = bytes_of(layer);
   optim::Adam adam(layer.parameters(), {});

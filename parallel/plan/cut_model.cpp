@@ -61,16 +61,30 @@ Hop CutModel::hop(int64_t replica) const {
   Hop worst;
   for (size_t s = 0; s + 1 < stages(); ++s) {
     const double bytes = layer(end(s) - 1).output * rows(replica);
-    const bool far = workers_.host(worker(replica, s, 0)) != workers_.host(worker(replica, s + 1, 0));
-    // The nearest class that was measured.
-    const LinkCost& link = far && profile_.hosts.rate > 0 ? profile_.hosts
-                           : profile_.host.rate > 0       ? profile_.host
-                                                          : profile_.process;
+    const size_t from = worker(replica, s, 0), to = worker(replica, s + 1, 0);
+    const bool far = workers_.host(from) != workers_.host(to);
+    const LinkCost& link = this->link(from, to);
     if (link.rate <= 0) continue;
     const Hop here(link.latency, bytes * (far ? static_cast<double>(layout_.ranks()) : 1) / link.rate);
     if (here.latency + here.busy > worst.latency + worst.busy) worst = here;
   }
   return worst;
+}
+
+// The nearest class that was measured.
+const LinkCost& CutModel::link(size_t from, size_t to) const {
+  const bool far = workers_.host(from) != workers_.host(to);
+  return far && profile_.hosts.rate > 0 ? profile_.hosts
+         : profile_.host.rate > 0       ? profile_.host
+                                        : profile_.process;
+}
+
+double CutModel::driver() const {
+  constexpr double kMessages = 5;
+  double latency = 0;
+  for (size_t w = 1; w < static_cast<size_t>(layout_.workers()); ++w)
+    latency = std::max(latency, link(0, w).latency);
+  return kMessages * latency;
 }
 
 double CutModel::over_ranks(double bytes, int64_t replica, size_t stage) const {

@@ -52,6 +52,9 @@ class CutModel {
   double exchanges(const LayerCost& layer, int64_t replica, size_t stage) const;
   /// Seconds of the sums of a layer's gradients over ranks that have the same parameters.
   double over_copies(const LayerCost& layer, int64_t replica, size_t stage) const;
+  /// Seconds of a step in which the driver, on the first worker, and the farthest one wait for each other:
+  /// for what the step gave, and for two answers of all, of its end and of the optimizer's step.
+  double driver() const;
   /// Whether the replicas of a stage are on several hosts.
   bool between_hosts(size_t stage) const;
 
@@ -65,6 +68,7 @@ class CutModel {
   const ModelProfile& profile_;
   const PlannedWorkers& workers_;
   const PlannedLayout& layout_;
+  const troupe::parallel::LinkCost& link(size_t from, size_t to) const;
   const std::vector<size_t> at_;
 };
 

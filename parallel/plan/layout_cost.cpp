@@ -271,7 +271,8 @@ LayoutCost cost_of(const ModelProfile& profile, const PlannedWorkers& workers, c
     if (!seen.insert(key).second) continue;
     if (std::ranges::all_of(profile.layers, [](const LayerCost& l) { return l.alone >= 1; })) shared = {};
     const Simulation run = simulate(policy, times, 1, hop, shared);
-    const LayoutCost cost = cost_of_replica(model, d, stages, run);
+    LayoutCost cost = cost_of_replica(model, d, stages, run);
+    cost.step += model.driver(), cost.bubble += model.driver();
     if (cost.step > worst.step) worst = cost, simulated = run;
     live = run.peak_live;
   }

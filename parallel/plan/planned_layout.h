@@ -30,7 +30,7 @@ struct PlannedLayout {
 struct LayoutCost {
   double step = 0;       ///< the sum of the following
   double compute = 0;    ///< of the stage that has most to do, without what its ranks exchange
-  double bubble = 0;     ///< in which that stage waits
+  double bubble = 0;     ///< in which that stage waits for others, and the driver for all
   double sums = 0;       ///< and exchanges of a stage's ranks, in the layers
   double gradients = 0;  ///< that replicas sum or gather behind the pass, where it lies under nothing
   double optimizer = 0;

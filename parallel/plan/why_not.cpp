@@ -17,7 +17,7 @@ struct Share {
   double LayoutCost::* seconds;
 };
 constexpr std::array kShares{Share{"computing", &LayoutCost::compute},
-                             Share{"waiting for other stages", &LayoutCost::bubble},
+                             Share{"waiting for other workers", &LayoutCost::bubble},
                              Share{"sums and exchanges of ranks in the layers", &LayoutCost::sums},
                              Share{"sums of gradients over replicas", &LayoutCost::gradients},
                              Share{"the optimizer", &LayoutCost::optimizer}};
