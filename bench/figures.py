@@ -12,7 +12,7 @@ import json, pathlib, re, sys
 
 root = pathlib.Path(__file__).resolve().parent.parent
 page = root / "docs/reference/figures.md"
-ORDER = ("calls", "calls-tcp", "tls", "chain", "collectives", "hosts", "links", "ddp", "sharded", "axes", "layer-bytes", "plans-paper", "restarts", "actors", "waiting", "steps", "products", "gpu", "gpu-predicted", "shell", "builds", "scale", "references", "contexts")
+ORDER = ("calls", "calls-tcp", "tls", "chain", "collectives", "hosts", "links", "ddp", "sharded", "axes", "layer-bytes", "plans", "plans-paper", "restarts", "actors", "waiting", "steps", "products", "gpu", "gpu-predicted", "shell", "builds", "scale", "references", "contexts")
 NEEDED = {"id", "title", "machine", "date", "commit", "command", "notes", "tables"}
 
 
