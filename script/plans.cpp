@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+
 #include "core/base/readable_bytes.h"
 #include "data/formats/file.h"
 #include "data/formats/json.h"
@@ -40,8 +42,12 @@ Value measure(Session& session, const Value& model, const Tensor& sample, ValueM
   parallel::MeasureOptions out;
   const std::string file = options.take("file", std::string());
   out.repeats = options.take("repeats", out.repeats);
-  const double timeout = options.take("timeout", 0.0);
-  if (timeout > 0) out.timeout = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(timeout));
+  constexpr double kLongest = 1e9;
+  const double timeout = options.take("timeout", std::chrono::duration<double>(out.timeout).count());
+  if (!(timeout > 0 && timeout <= kLongest))
+    throw_invalid(fmt::format("[plan] option timeout is {} seconds: expected more than 0, and at most {}",
+                              timeout, kLongest));
+  out.timeout = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(timeout));
   options.end();
   const parallel::ModelProfile profile = parallel::measure(session.cluster().here(), model, sample, out);
   if (!file.empty()) parallel::write_profile(profile, file);

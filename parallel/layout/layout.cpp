@@ -160,25 +160,28 @@ std::vector<MeshDim> Layout::dims(const std::set<std::string>& always) {
   return dims;
 }
 
+std::vector<std::string> Layout::workers(const std::vector<MeshDim>& dims) {
+  const Value* value = read("workers");
+  if (!value) return {};
+  auto names = texts("workers", *value);
+  const MeshPoints points(dims);
+  if (points.size() != names.size())
+    fail(fmt::format("\"mesh\" has {} points, {}, and \"workers\" names {}: give as many", points.size(),
+                     points.str(), names.size()));
+  return names;
+}
+
 Mesh Layout::mesh(const Here& here, const std::set<std::string>& always) {
   const std::vector<MeshDim> dims = this->dims(always);
-  size_t points = 1;
-  std::string sizes;
-  for (const MeshDim& d : dims) {
-    points *= d.size;
-    sizes += fmt::format("{}{} {}", sizes.empty() ? "" : " x ", d.name, d.size);
-  }
-  std::vector<Place> places;
-  const Value* workers = read("workers");
-  if (workers)
-    for (const std::string& name : texts("workers", *workers)) places.emplace_back(name);
-  const size_t there = workers ? places.size() : here.workers().size();
-  if (points != there)
-    fail(workers ? fmt::format("\"mesh\" has {} points, {}, and \"workers\" names {}: give as many", points,
-                               sizes, there)
-                 : fmt::format("\"mesh\" has {} points, {}, and the cluster {} workers: change the sizes, or "
-                               "name {} of them in \"workers\"",
-                               points, sizes, there, points));
+  const std::vector<std::string> names = workers(dims);
+  const MeshPoints points(dims);
+  const size_t there = here.workers().size();
+  if (names.empty() && points.size() != there)
+    fail(fmt::format(
+        "\"mesh\" has {} points, {}, and the cluster {} workers: change the sizes, or name {} of them "
+        "in \"workers\"",
+        points.size(), points.str(), there, points.size()));
+  const std::vector<Place> places(names.begin(), names.end());
   return checked(quoted("workers"), [&] { return Mesh(here.table().worker(), dims, places); });
 }
 

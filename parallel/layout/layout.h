@@ -50,6 +50,8 @@ class Layout {
   Mesh mesh(const Here& here, const std::set<std::string>& always = {});
   /// The dimensions of that mesh, without its workers.
   std::vector<MeshDim> dims(const std::set<std::string>& always = {});
+  /// "workers", one for each point of that mesh; empty: it names none.
+  std::vector<std::string> workers(const std::vector<MeshDim>& dims);
   /// Of Pipelines on that mesh: all that is not of a single pipeline.
   PipelineOptions pipelines(const Mesh& mesh, PipelineOptions otherwise = {});
   PipelineOptions pipelines(const std::vector<MeshDim>& dims, PipelineOptions otherwise = {});

@@ -58,7 +58,10 @@ std::vector<int64_t> Candidates::rows_of(const PlannedLayout& layout) const {
       least = std::min(least, workers_.speed(static_cast<size_t>(d * each + k)));
     speeds.push_back(least);
   }
-  return internal::proportional(batch_, speeds);
+  auto rows = proportional(batch_, speeds);
+  for (int64_t& r : rows)  // each has one at least
+    if (r == 0 && batch_ >= dp) --*std::ranges::max_element(rows), r = 1;
+  return rows;
 }
 
 void Candidates::for_all(const Each& f) {

@@ -41,15 +41,19 @@ std::string slower_workers(const ModelProfile& before, const std::vector<double>
                         before.workers[w].name, part);
   }
   if (text.empty()) return text;
-  PlanOptions options{.shown = 1};
-  options.parts = layout.shard == Shard::all;
+  // A program that runs can be given other rows and cuts of the same mesh, in about the same memory.
+  PlannedLayout by_speed = layout;
+  by_speed.rows.clear(), by_speed.cuts.clear();
+  PlanOptions options;
   options.batch = std::accumulate(layout.rows.begin(), layout.rows.end(), int64_t{0});
-  const LayoutPlan anew = plan(now, options);
+  const PlanRow anew = judge(now, options, by_speed);
   const double stays = cost_of(now, PlannedWorkers(now, 0, 0), layout).step;
-  if (!anew.best.empty() && anew.best[0].cost.step < stays)
+  if (anew.cost.step < stays)
     text += fmt::format(
-        "  while that lasts, {} would take {} a step, and this layout {}: measure, and plan anew\n",
-        anew.best[0].layout.str(), readable_seconds(anew.best[0].cost.step), readable_seconds(stays));
+        "  while that lasts, rows {}{} would take {} a step, and this layout {}: measure, and plan anew\n",
+        fmt::join(anew.layout.rows, ":"),
+        anew.layout.cuts == layout.cuts ? "" : fmt::format(" and cuts {}", fmt::join(anew.layout.cuts, ", ")),
+        readable_seconds(anew.cost.step), readable_seconds(stays));
   return text;
 }
 
@@ -62,6 +66,11 @@ PlannedLayout planned(const std::vector<MeshDim>& dims, const PipelineOptions& o
   for (const MeshDim& d : dims)
     if (d.size > 1 && std::ranges::find(kKnown, d.name) == kKnown.end())
       throw_invalid("[plan] a plan knows the dimensions dp, pp, ep, cp and tp, and this mesh has " + d.name);
+  if (options.chunks > 1 || options.slices > 1)
+    throw_invalid(fmt::format(
+        "[plan] a plan knows no chunks and slices, and this layout has chunks = {} and slices = {}: "
+        "leave them out",
+        options.chunks, options.slices));
   layout.dp = static_cast<int64_t>(size_along(dims, "dp"));
   layout.pp = static_cast<int64_t>(size_along(dims, "pp"));
   layout.ep = static_cast<int64_t>(size_along(dims, "ep"));
@@ -69,6 +78,9 @@ PlannedLayout planned(const std::vector<MeshDim>& dims, const PipelineOptions& o
   layout.tp = static_cast<int64_t>(size_along(dims, "tp"));
   layout.cuts = cuts;
   const auto replicas = static_cast<size_t>(layout.dp);
+  if (rows < layout.dp)
+    throw_invalid(fmt::format("[plan] a step of {} rows for {} replicas: give each of them a row at least",
+                              rows, layout.dp));
   layout.rows = internal::proportional(
       rows, options.rows.size() == replicas ? options.rows : std::vector<int64_t>(replicas, 1));
   layout.micro_batches = std::min<int64_t>(options.micro_batches, *std::ranges::min_element(layout.rows));

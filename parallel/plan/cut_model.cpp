@@ -23,6 +23,14 @@ CutModel::CutModel(const ModelProfile& profile, const PlannedWorkers& workers, c
   if (static_cast<size_t>(layout.workers()) > workers.size())
     throw_invalid(fmt::format("[plan] {} has {} workers, and there are {}", layout.str(), layout.workers(),
                               workers.size()));
+  if (static_cast<int64_t>(layout.rows.size()) != layout.dp)
+    throw_invalid(fmt::format("[plan] {} has rows for {} replicas: expected {}", layout.str(),
+                              layout.rows.size(), layout.dp));
+  for (const int64_t rows : layout.rows)
+    if (layout.micro_batches < 1 || rows < layout.micro_batches * layout.ep)
+      throw_invalid(fmt::format(
+          "[plan] {} has {} rows for {} micro-batches of {} ranks along ep: expected a row for each at least",
+          layout.str(), rows, layout.micro_batches, layout.ep));
 }
 
 double CutModel::rows(int64_t replica) const {

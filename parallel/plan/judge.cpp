@@ -1,4 +1,7 @@
 // A layout file beside what a plan finds.
+#include <algorithm>
+
+#include "core/base/error.h"
 #include "parallel/layout/layout.h"
 #include "parallel/plan/check.h"
 #include "parallel/plan/plan.h"
@@ -10,7 +13,12 @@ PlanRow judge_file(const ModelProfile& profile, const PlanOptions& options, cons
   const auto dims = layout.dims();
   const PipelineOptions how = layout.pipelines(dims);
   const std::vector<size_t> cuts = layout.cuts(size_along(dims, "pp"));
+  const auto names = layout.workers(dims);
   layout.check_all_read();
+  if (!names.empty() && !std::ranges::equal(names, profile.workers, {}, {}, &WorkerCost::name))
+    throw_invalid("[plan] " + path +
+                  ": a layout is judged on the workers of the profile, in their order, and "
+                  "\"workers\" has others: leave it out");
   return judge(profile, options, planned(dims, how, cuts, options.batch ? options.batch : profile.batch));
 }
 

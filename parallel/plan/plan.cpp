@@ -56,7 +56,11 @@ class Search {
                                   profile_.layers.size()));
       layout.cuts = *at;
     }
-    if (layout.rows.empty()) layout.rows = candidates_.rows_of(layout);
+    if (layout.rows.empty()) {
+      layout.rows = candidates_.rows_of(layout);
+      const int64_t fewest = *std::ranges::min_element(layout.rows) / layout.ep;
+      layout.micro_batches = std::min(layout.micro_batches, std::max<int64_t>(fewest, 1));
+    }
     const LayoutCost cost = cost_of(profile_, workers_, layout);
     return {std::move(layout), cost};
   }

@@ -205,6 +205,19 @@ class ClientBase {
       pushes_[i].watch([watch, i](const Result<Pushed>& result) { watch(i, result); });
     return joined(pushes_);
   }
+  /// Calls M as ask() does, where it changes nothing: it is not made again at a backup, as what the lost
+  /// server knew is lost, too.
+  template <auto M, class F>
+  auto look(const F& arguments) {
+    const auto call = [&](size_t i) {
+      return std::apply([&](const auto&... a) { return there(i).template call<M>(who_, a...); },
+                        arguments(i));
+    };
+    std::vector<decltype(call(0))> asked;
+    asked.reserve(servers_.size());
+    for (size_t i = 0; i < servers_.size(); ++i) asked.push_back(call(i));
+    return asked;
+  }
 
   /// Goes on from what it had been told. `invalid` if it is of another number of servers.
   void load_stamps(std::vector<VersionStamp> saved) {

@@ -8,12 +8,12 @@
 namespace troupe::parallel {
 
 optim::ContextGradients gradients_of(const Served& served) {
-  return internal::parallel::gradients_in(internal::parallel::servers_now(served),
+  return internal::parallel::gradients_in(served.servers, internal::parallel::servers_now(served),
                                           served.pull.on() || served.push.on());
 }
 
 optim::ContextGradients gradients_of(const ServedTable& table) {
-  return internal::parallel::gradients_in(internal::parallel::servers_now(table),
+  return internal::parallel::gradients_in(table.servers, internal::parallel::servers_now(table),
                                           table.pull.on() || table.push.on());
 }
 

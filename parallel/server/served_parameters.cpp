@@ -168,6 +168,10 @@ struct Client::State final : Stateful {
   void check(const Tensors& tensors, bool counts) const;
   Packed packed(const Tensors& gradients, size_t b, double weight);
   Tensors take(const std::vector<Pulled>& blocks);
+  // `invalid` where the gradients of the current context are no push.
+  void check_context(double weight) const;
+  // Pushes gradients that the servers have, times `factor`.
+  Future<Pushed> push_recorded(double weight, double factor);
   bool compresses() const { return served.pull.on() || served.push.on(); }
   // What a push was refused with, or brought too late, was not sent: for each block, when its answer is
   // there.
@@ -253,6 +257,18 @@ Client::State& Client::state() const {
   return *state_;
 }
 
+void Client::State::check_context(double weight) const {
+  check_context_push(servers.stamps[0], "[server]", "push_values()");
+  if (weight != 0) came.check("[server]", servers.name());
+}
+
+Future<Pushed> Client::State::push_recorded(double weight, double factor) {
+  check_context(weight);
+  came.note_push();
+  return servers.push<&Server::push_context>(
+      [&](size_t i) { return std::tuple(servers.stamps[i], weight, factor); });
+}
+
 Future<void> Client::leave() { return state().servers.leave(); }
 
 Future<Tensors> Client::pull(int64_t at_least) const {
@@ -304,13 +320,9 @@ Future<Tensors> Client::push_pull(const Tensors& gradients, double weight) const
 
 Future<Pushed> Client::push_context(double weight) const {
   State& s = state();
-  auto& servers = s.servers;
-  check_context_push(servers.stamps[0], "[server]", "push_values()");
-  if (weight != 0) s.came.check("[server]", servers.name());
+  if (!s.compresses()) return s.push_recorded(weight, 1);
+  s.check_context(weight);
   s.came.note_push();
-  if (!s.compresses())
-    return servers.push<&Server::push_context>(
-        [&](size_t b) { return std::tuple(servers.stamps[b], weight); });
   Tensors sums(s.served.shapes.size());
   if (s.leaves.context == frame().context)
     for (const Tensors& pull : s.leaves.pulls)
@@ -326,12 +338,19 @@ Future<Pushed> Client::push_context(double weight) const {
 
 optim::StepPart Client::part(double weight) const {
   State& s = state();
-  return internal::parallel::push_part({.gradients = internal::parallel::gradients_in(
-                                            internal::parallel::servers_now(s.served), s.compresses()),
-                                        .check = [&s] { s.came.check("[server]", s.servers.name()); },
-                                        .push = [this](double w) { return push_context(w); },
-                                        .trainer = s.servers.name()},
-                                       weight);
+  internal::parallel::check_not_compressed(s.compresses());
+  return internal::parallel::push_part(
+      {.check =
+           [&s](double w, bool scaled) {
+             s.check_context(w);
+             return internal::parallel::sizes_of_all(s.servers.look<&Server::check_push>(
+                 [&](size_t i) { return std::tuple(s.servers.stamps[i], w, scaled); }));
+           },
+       .push = [&s](double w, double factor) { return s.push_recorded(w, factor); },
+       .trainer = s.servers.name(),
+       .client = &s,
+       .servers = internal::parallel::identity_of(s.served.servers)},
+      weight);
 }
 
 Future<Pushed> Client::push_values(const Tensors& values, double weight) const {

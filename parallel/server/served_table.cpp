@@ -137,6 +137,10 @@ struct TableClient::State final : Stateful {
   State(ServedTable from, const ClientOptions& options)
       : table((internal::parallel::check_servers(from.servers.size(), "[table]"), std::move(from))),
         servers(this->table.servers, this->table.backups, options, "[table]") {}
+  // `invalid` where the gradients of the current context are no push.
+  void check_context(double weight) const;
+  // Pushes gradients that the servers have, times `factor`.
+  Future<Pushed> push_recorded(double weight, double factor);
   bool compresses() const { return table.pull.on() || table.push.on(); }
   std::string state_name() const override { return "TableClient"; }
   StateDict state() const override {
@@ -166,6 +170,18 @@ TableClient::~TableClient() {
 TableClient::State& TableClient::state() const {
   if (!state_) throw_invalid("[table] an empty client was used: it was moved from");
   return *state_;
+}
+
+void TableClient::State::check_context(double weight) const {
+  check_context_push(servers.stamps[0], "[table]", "push()");
+  if (weight != 0) came.check("[table]", servers.name());
+}
+
+Future<Pushed> TableClient::State::push_recorded(double weight, double factor) {
+  check_context(weight);
+  came.note_push();
+  return servers.push<&Table::push_context>(
+      [&](size_t i) { return std::tuple(servers.stamps[i], weight, factor); });
 }
 
 Future<void> TableClient::leave() { return state().servers.leave(); }
@@ -229,13 +245,9 @@ Future<Pushed> TableClient::push(const Tensor& ids, const Tensor& gradients, dou
 
 Future<Pushed> TableClient::push_context(double weight) const {
   State& s = state();
-  auto& servers = s.servers;
-  check_context_push(servers.stamps[0], "[table]", "push()");
-  if (weight != 0) s.came.check("[table]", servers.name());
+  if (!s.compresses()) return s.push_recorded(weight, 1);
+  s.check_context(weight);
   s.came.note_push();
-  if (!s.compresses())
-    return servers.push<&Table::push_context>(
-        [&](size_t i) { return std::tuple(servers.stamps[i], weight); });
   NoGradGuard guard;
   Tensors ids{zeros({0}, int64)}, gradients{zeros({0, s.table.width})};
   if (s.leaves.context == frame().context)
@@ -250,12 +262,19 @@ Future<Pushed> TableClient::push_context(double weight) const {
 
 optim::StepPart TableClient::part(double weight) const {
   State& s = state();
-  return internal::parallel::push_part({.gradients = internal::parallel::gradients_in(
-                                            internal::parallel::servers_now(s.table), s.compresses()),
-                                        .check = [&s] { s.came.check("[table]", s.servers.name()); },
-                                        .push = [this](double w) { return push_context(w); },
-                                        .trainer = s.servers.name()},
-                                       weight);
+  internal::parallel::check_not_compressed(s.compresses());
+  return internal::parallel::push_part(
+      {.check =
+           [&s](double w, bool scaled) {
+             s.check_context(w);
+             return internal::parallel::sizes_of_all(s.servers.look<&Table::check_push>(
+                 [&](size_t i) { return std::tuple(s.servers.stamps[i], w, scaled); }));
+           },
+       .push = [&s](double w, double factor) { return s.push_recorded(w, factor); },
+       .trainer = s.servers.name(),
+       .client = &s,
+       .servers = internal::parallel::identity_of(s.table.servers)},
+      weight);
 }
 
 }  // namespace troupe::parallel

@@ -131,11 +131,15 @@ void check_gradients(const std::string& trainer, const Tensors& gradients,
 
 namespace troupe::parallel {
 
-Pushed Server::take_gradients(const TrainerId& trainer, const VersionStamp& stamp, Tensors gradients,
-                              double weight) {
+void Server::check_tensors(const TrainerId& trainer, const Tensors& gradients, bool counts) const {
   std::vector<Whole> values;
   for (const Tensor& value : values_) values.push_back({value.dtype(), value.shape()});
-  internal::parallel::check_gradients(trainer.name, gradients, values, weight != 0);
+  internal::parallel::check_gradients(trainer.name, gradients, values, counts);
+}
+
+Pushed Server::take_gradients(const TrainerId& trainer, const VersionStamp& stamp, Tensors gradients,
+                              double weight) {
+  check_tensors(trainer, gradients, weight != 0);
   if (weight == 0) gradients.assign(values_.size(), {});  // NaN times 0 must not stay
   for (Tensor& g : gradients)
     if (g.defined()) g = ops::to(g.detach(), compute_dtype(g.dtype()));
@@ -164,7 +168,31 @@ Task<Pushed> Server::push(TrainerId trainer, VersionStamp stamp, Packed packed, 
   co_return pushed;
 }
 
-Task<Pushed> Server::push_context(TrainerId trainer, VersionStamp stamp, double weight) {
+Tensors Server::recorded_gradients(const TrainerId& trainer, double weight) const {
+  const auto at = recorded_.find(trainer.name);
+  const bool pulled = at != recorded_.end() && at->second.context == frame().context;
+  if (!pulled && weight != 0) refuse_context(trainer, "[server]");
+  Tensors gradients(values_.size());
+  for (size_t i = 0; pulled && i < gradients.size(); ++i)
+    gradients[i] = autograd::context_gradient(at->second.leaves[i]);
+  return gradients;
+}
+
+Task<std::vector<double>> Server::check_push(TrainerId trainer, VersionStamp stamp, double weight,
+                                             bool scaled) {
+  if (stands_by()) {
+    const Task<void> charge = in_charge();
+    co_await charge;
+  }
+  check_context_push(stamp, "[server]", "push_values()");
+  const Tensors gradients = recorded_gradients(trainer, weight);
+  check_tensors(trainer, gradients, weight != 0 && !scaled);
+  check_take(trainer, stamp, weight);
+  if (weight == 0 || !scaled) co_return std::vector<double>();
+  co_return optim::gradient_sizes(gradients, true);
+}
+
+Task<Pushed> Server::push_context(TrainerId trainer, VersionStamp stamp, double weight, double factor) {
   if (stands_by()) {
     const Task<void> charge = in_charge();
     co_await charge;
@@ -172,12 +200,9 @@ Task<Pushed> Server::push_context(TrainerId trainer, VersionStamp stamp, double 
   check_context_push(stamp, "[server]", "push_values()");
   std::optional<Pushed> pushed = done_before(trainer);
   if (!pushed) {
-    const auto at = recorded_.find(trainer.name);
-    const bool pulled = at != recorded_.end() && at->second.context == frame().context;
-    if (!pulled && weight != 0) refuse_context(trainer, "[server]");
-    Tensors gradients(values_.size());
-    for (size_t i = 0; pulled && i < gradients.size(); ++i)
-      gradients[i] = autograd::context_gradient(at->second.leaves[i]);
+    Tensors gradients = recorded_gradients(trainer, weight);
+    for (Tensor& g : gradients)
+      if (factor != 1 && g.defined()) g = optim::scaled(g, factor);
     pushed = take_gradients(trainer, stamp, std::move(gradients), weight);
     recorded_.erase(trainer.name);
   }

@@ -36,9 +36,12 @@ class Server final : public ServerBase {
   /// dtypes, elements that are not finite, and as unpack() and Consistency::push.
   Task<Pushed> push(TrainerId trainer, VersionStamp stamp, Packed gradients, double weight);
   /// The same with the gradients that the values have which the trainer has pulled in the context of this
-  /// call, since its last push; of other trainers it takes nothing. `invalid` if it has pulled none there,
-  /// unless the weight is 0.
-  Task<Pushed> push_context(TrainerId trainer, VersionStamp stamp, double weight);
+  /// call, since its last push, times `factor`; of other trainers it takes nothing. `invalid` if it has
+  /// pulled none there, unless the weight is 0.
+  Task<Pushed> push_context(TrainerId trainer, VersionStamp stamp, double weight, double factor);
+  /// Throws what push_context() would. `scaled`: of gradients that are not finite it throws nothing, but
+  /// gives the largest element of each that counts.
+  Task<std::vector<double>> check_push(TrainerId trainer, VersionStamp stamp, double weight, bool scaled);
   /// Of the gradients that push_context() would take, each trainer's by itself: gradients_of()
   /// (parallel/server/served_gradients.h).
   std::vector<double> gradient_sizes(bool largest);
@@ -50,8 +53,8 @@ class Server final : public ServerBase {
 
   static constexpr auto remote =
       methods<&Server::join, &Server::leave, &Server::set_policy, &Server::set_options, &Server::report,
-              &Server::pull, &Server::read, &Server::push, &Server::push_context, &Server::push_pull,
-              &Server::gradient_sizes, &Server::scale_gradients>;
+              &Server::pull, &Server::read, &Server::push, &Server::push_context, &Server::check_push,
+              &Server::push_pull, &Server::gradient_sizes, &Server::scale_gradients>;
 
  private:
   ValueMap saved() const override;
@@ -63,6 +66,9 @@ class Server final : public ServerBase {
   // With what became of a push before it, if there was one.
   Task<Pulled> pulling(TrainerId trainer, int64_t at_least, Compression how, Pushed pushed);
   Pushed take_packed(const TrainerId& trainer, const VersionStamp& stamp, Packed packed, double weight);
+  // What the trainer has pulled in this context has received these.
+  Tensors recorded_gradients(const TrainerId& trainer, double weight) const;
+  void check_tensors(const TrainerId& trainer, const Tensors& gradients, bool counts) const;
   Pushed take_gradients(const TrainerId& trainer, const VersionStamp& stamp, Tensors gradients,
                         double weight);
 

@@ -282,6 +282,12 @@ Task<void> ServerBase::reached(int64_t version) {
 
 // ---- pushes, and the steps that they close
 
+void ServerBase::check_take(const TrainerId& trainer, const VersionStamp& stamp, double weight) {
+  notice_losses();
+  check_same(trainer);
+  state_.check_push(trainer.name, stamp, weight);
+}
+
 Pushed ServerBase::take(const TrainerId& trainer, const VersionStamp& stamp, Tensors what, double weight) {
   notice_losses();
   return perform({.kind = ServerChange::push,

@@ -83,6 +83,8 @@ class ServerBase : public Actor, public Stateful {
   Task<Consistency::Reading> reading(TrainerId trainer, int64_t at_least);
   /// Goes on when the values have that version.
   Task<void> reached(int64_t version);
+  /// Throws what take() would.
+  void check_take(const TrainerId& trainer, const VersionStamp& stamp, double weight);
   /// A push whose tensors have been checked.
   Pushed take(const TrainerId& trainer, const VersionStamp& stamp, Tensors what, double weight);
   const Consistency& consistency() const { return state_; }

@@ -187,13 +187,26 @@ Pushed Table::take_rows(const TrainerId& trainer, const VersionStamp& stamp, con
   return take(trainer, stamp, {at, gradients.detach().contiguous_data()}, weight);
 }
 
-Task<Pushed> Table::push_context(TrainerId trainer, VersionStamp stamp, double weight) {
+Task<std::vector<double>> Table::check_push(TrainerId trainer, VersionStamp stamp, double weight,
+                                            bool scaled) {
+  if (stands_by()) {
+    const Task<void> charge = in_charge();
+    co_await charge;
+  }
+  const Rows all = recorded_gradients(trainer, stamp, weight);
+  if (!scaled) check_finite(trainer.name, all.values);
+  check_take(trainer, stamp, weight);
+  if (weight == 0 || !scaled) co_return std::vector<double>();
+  co_return optim::gradient_sizes({all.values}, true);
+}
+
+Task<Pushed> Table::push_context(TrainerId trainer, VersionStamp stamp, double weight, double factor) {
   if (stands_by()) {
     const Task<void> charge = in_charge();
     co_await charge;
   }
   std::optional<Pushed> pushed = done_before(trainer);
-  if (!pushed) pushed = take_context(trainer, stamp, weight);
+  if (!pushed) pushed = take_context(trainer, stamp, weight, factor);
   if (has_backup()) {
     const Task<void> everywhere = followed();
     co_await everywhere;
@@ -201,12 +214,19 @@ Task<Pushed> Table::push_context(TrainerId trainer, VersionStamp stamp, double w
   co_return *pushed;
 }
 
-Pushed Table::take_context(const TrainerId& trainer, const VersionStamp& stamp, double weight) {
+Table::Rows Table::recorded_gradients(const TrainerId& trainer, const VersionStamp& stamp,
+                                      double weight) const {
   check_context_push(stamp, "[table]", "push()");
   const auto at = recorded_.find(trainer.name);
   if (weight != 0 && (at == recorded_.end() || at->second.context != frame().context))
     refuse_context(trainer, "[table]");
-  const Rows all = weight == 0 ? sum({}, shard_.width) : context_gradients(trainer.name);
+  return weight == 0 ? sum({}, shard_.width) : context_gradients(trainer.name);
+}
+
+Pushed Table::take_context(const TrainerId& trainer, const VersionStamp& stamp, double weight,
+                           double factor) {
+  Rows all = recorded_gradients(trainer, stamp, weight);
+  if (factor != 1) all.values = optim::scaled(all.values, factor);
   check_finite(trainer.name, all.values);
   const Pushed pushed = take(trainer, stamp, {all.ids, all.values}, weight);
   recorded_.erase(trainer.name);

@@ -49,8 +49,10 @@ class Table final : public ServerBase {
   /// shapes, rows that are not here, elements that are not finite, and as unpack() and Consistency::push.
   Task<Pushed> push(TrainerId trainer, VersionStamp stamp, Tensor ids, Packed gradients, double weight);
   /// The same with the gradients that the context of this call has for the rows that the trainer has pulled
-  /// in it.
-  Task<Pushed> push_context(TrainerId trainer, VersionStamp stamp, double weight);
+  /// in it, times `factor`.
+  Task<Pushed> push_context(TrainerId trainer, VersionStamp stamp, double weight, double factor);
+  /// Throws what push_context() would, and gives sizes, as Server::check_push.
+  Task<std::vector<double>> check_push(TrainerId trainer, VersionStamp stamp, double weight, bool scaled);
   /// Of the gradients that push_context() would take, each trainer's by itself: gradients_of()
   /// (parallel/server/served_gradients.h).
   std::vector<double> gradient_sizes(bool largest);
@@ -58,8 +60,8 @@ class Table final : public ServerBase {
 
   static constexpr auto remote =
       methods<&Table::join, &Table::leave, &Table::set_policy, &Table::set_options, &Table::report,
-              &Table::pull, &Table::read, &Table::push, &Table::push_context, &Table::gradient_sizes,
-              &Table::scale_gradients>;
+              &Table::pull, &Table::read, &Table::push, &Table::push_context, &Table::check_push,
+              &Table::gradient_sizes, &Table::scale_gradients>;
 
  private:
   struct Rows {
@@ -71,7 +73,9 @@ class Table final : public ServerBase {
   void set_previous(Rows previous);
   Pushed take_rows(const TrainerId& trainer, const VersionStamp& stamp, const Tensor& ids, Packed gradients,
                    double weight);
-  Pushed take_context(const TrainerId& trainer, const VersionStamp& stamp, double weight);
+  Pushed take_context(const TrainerId& trainer, const VersionStamp& stamp, double weight, double factor);
+  // What push_context() takes; `invalid` where it takes nothing.
+  Rows recorded_gradients(const TrainerId& trainer, const VersionStamp& stamp, double weight) const;
   void gone(const std::string& trainer) override { recorded_.erase(trainer); }
   Tensor here(const Tensor& ids) const;
   Tensor values(const Tensor& ids, bool previous) const;

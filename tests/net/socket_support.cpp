@@ -74,8 +74,9 @@ bool RawClient::closed_by_peer() {
   return true;
 }
 
-Handshake RawClient::shake(const std::string& token, uint32_t version) {
+Handshake RawClient::shake(const std::string& token, uint32_t version, const LinkWords& link) {
   Handshake h(Handshake::Role::connector, token, {9, "raw9"}, random_nonce(), TimePoint::max(), 0, version);
+  h.set_link(link);
   send(h.take_output());
   while (h.state() == Handshake::State::waiting) {
     const auto got = receive(h.wanted());

@@ -127,7 +127,8 @@ class RawClient {
   /// True once the other side has closed (after reading whatever comes).
   bool closed_by_peer();
   /// Runs the connector's side of a handshake.
-  Handshake shake(const std::string& token = kToken, uint32_t version = kProtocolVersion);
+  Handshake shake(const std::string& token = kToken, uint32_t version = kProtocolVersion,
+                  const LinkWords& link = {});
   void close() { fd_.reset(); }
   int fd() const { return fd_.get(); }
 

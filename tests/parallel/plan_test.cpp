@@ -1,14 +1,18 @@
 // Plans: profiles as files, formulas of a step and its memory, and what a search takes and leaves.
 #include <catch2/catch.hpp>
 
+#include <fstream>
+#include <functional>
 #include <set>
 
 #include "core/base/readable_bytes.h"
 #include "core/tensor/creation.h"
 #include "parallel/layout/layout.h"
 #include "parallel/measure/measure.h"
+#include "parallel/plan/check.h"
 #include "parallel/plan/plan.h"
 #include "tests/support/error_of.h"
+#include "tests/support/folder.h"
 #include "troupe/cluster/cluster.h"
 
 using namespace troupe;
@@ -157,6 +161,31 @@ TEST_CASE("the formulas of cut sequences and divided experts") {
   p.layers[0].chosen = 9;
   CHECK(testing::invalid_text([&] { (void)parse_profile(p.json(), "p.json"); }) ==
         "[plan] p.json: \"chosen\" of layer \"transformer_encoder_layer\" is 9: expected 1 to its 8 experts");
+}
+
+TEST_CASE("layouts that a plan cannot judge are refused with what to write") {
+  const ModelProfile p = uniform(8, 4);
+  const std::vector<MeshDim> dims{{"dp", 4}, {"pp", 1}};
+  const auto refused = [](const std::function<void()>& f) { return testing::invalid_text(f); };
+  CHECK(refused([&] { (void)planned(dims, {.slices = 4}, {}, 32); }).find("slices = 4: leave them out") !=
+        std::string::npos);
+  CHECK(refused([&] { (void)planned(dims, {}, {}, 2); }) ==
+        "[plan] a step of 2 rows for 4 replicas: give each of them a row at least");
+  PlannedLayout l = layout_of(4, 1, 1, 1);
+  l.rows = {8, 8};
+  CHECK(refused([&] { (void)cost(p, l); }).find("has rows for 2 replicas: expected 4") != std::string::npos);
+  l = layout_of(4, 1, 1, 9);
+  CHECK(refused([&] { (void)cost(p, l); }).find("8 rows for 9 micro-batches") != std::string::npos);
+  const testing::Folder folder;
+  const auto judged = [&](const std::string& text) {
+    const std::string path = folder.path.string() + "/layout.json";
+    std::ofstream(path) << text;
+    return judge_file(p, {}, path);
+  };
+  CHECK(judged(R"({"mesh": {"dp": 4}, "workers": ["w0", "w1", "w2", "w3"]})").layout.dp == 4);
+  CHECK(refused([&] {
+          (void)judged(R"({"mesh": {"dp": 4}, "workers": ["w1", "w0", "w2", "w3"]})");
+        }).find("\"workers\" has others: leave it out") != std::string::npos);
 }
 
 TEST_CASE("workers that share a machine's processors are faster while others wait") {

@@ -202,6 +202,30 @@ TEST_CASE("waits are by the clock of the cluster: an hour passes at once and a d
                     Catch::Contains("no answer within 15 ms"));
 }
 
+TEST_CASE("a fault that ends heals no cut of two workers that is not its own") {
+  using Kind = SimulatedFault::Kind;
+  for (const bool by_hand : {true, false})
+    for (const bool over : {true, false}) {
+      INFO("cut by hand " << by_hand << ", and over " << over);
+      SimulatedCluster cluster(1, 2, {}, {.links = {.delay = 1ms}});
+      auto a = cluster.spawn<Account>("w1", 5);
+      auto b = cluster.here(1).spawn<Account>(0, int64_t{7});  // over a connection of its own
+      CHECK(a.call<&Account::balance>().get() == 5);
+      CHECK(b.call<&Account::balance>().get() == 7);
+      cluster.settle();
+      const uint64_t sent = cluster.messages();
+      const SimulatedFault shorter{.kind = Kind::loss, .message = sent + 1},
+          longer{.kind = Kind::partition, .message = sent + 1, .lasts = 2s};
+      if (by_hand) cluster.partition("w1", "w0");
+      cluster.plan(by_hand ? std::vector{shorter} : std::vector{longer, shorter});
+      CHECK_FALSE(a.with_timeout(10ms).call<&Account::balance>().wait().ok());
+      CHECK(cluster.faults_met() == (by_hand ? 1U : 2U));
+      if (over && by_hand) cluster.heal("w0", "w1");
+      if (over && !by_hand) cluster.pass(3s);
+      CHECK(b.with_timeout(100ms).call<&Account::balance>().wait().ok() == over);
+    }
+}
+
 TEST_CASE("a driver trains in a simulated cluster as in a real one and gets the same bits") {
   const auto train = [](Cluster& cluster) {
     manual_seed(3);
@@ -227,15 +251,20 @@ TEST_CASE("a driver trains in a simulated cluster as in a real one and gets the 
 
 TEST_CASE("faults and runs are read from what they say and all else is refused") {
   for (const char* text : {"1", "17 kill:12:arriving:receiver", "3 even reset:1:handled loss:9:sending",
-                           "8 kill:2:sending:last-words partition:3:sending:receiver:250000us"})
+                           "8 kill:2:sending:last-words partition:3:sending:receiver:250000us",
+                           "4 partition:3:sending:315360000000000us"})
     CHECK(SimulatedRun::of(text).text() == text);
-  for (const char* text : {"", "x", "1 kill", "1 kill:2", "1 kill:x:sending", "1 kill:2:sleeping",
-                           "1 eat:2:sending", "1 kill:2:sending:5ms", "-1"}) {
+  for (const char* text :
+       {"", "x", "1 kill", "1 kill:2", "1 kill:x:sending", "1 kill:2:sleeping", "1 eat:2:sending",
+        "1 kill:2:sending:5ms", "-1", "1 kill:0:sending", "1 partition:3:sending:18446744073709551615us",
+        "1 partition:3:sending:9223372036854776us"}) {
     INFO(text);
     CHECK_THROWS_WITH(SimulatedRun::of(text), Catch::Contains("expected"));
   }
   CHECK_THROWS_WITH(simulate("two words", loses_money), Catch::Contains("one word"));
   CHECK_THROWS_WITH(simulate("a", loses_money, {.workers = 1}), Catch::Contains("nobody is left"));
+  CHECK_THROWS_WITH(simulate("a", loses_money, {.longest_partition = -1us}),
+                    Catch::Contains("longest_partition is -1000 ns; expected 0 to"));
   SimulatedCluster cluster(1);
   CHECK_THROWS_WITH(cluster.kill("w0"), Catch::Contains("it drives"));
   CHECK_THROWS_WITH(cluster.kill("w7"), Catch::Contains("there are w0 to w2"));

@@ -166,6 +166,9 @@ void check_options(const SimulateOptions& o) {
     if (value < 0)
       throw_invalid("[simulate] " + std::string(name) + " is " + std::to_string(value) +
                     "; expected 0 or more");
+  if (o.longest_partition < Duration(0) || o.longest_partition > SimulatedFault::kLongest)
+    throw_invalid("[simulate] longest_partition is " + std::to_string(o.longest_partition.count()) +
+                  " ns; expected 0 to " + std::to_string(SimulatedFault::kLongest.count()) + " ns");
   if (o.workers < 2 && o.kills > 0)
     throw_invalid(
         "[simulate] 1 worker, which drives: nobody is left to be killed; give 2 or more, or kills = 0");

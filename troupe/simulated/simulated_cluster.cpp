@@ -1,5 +1,9 @@
 #include "troupe/simulated/simulated_cluster.h"
 
+#include <algorithm>
+#include <map>
+#include <set>
+
 #include "actors/runtime/serial_runtime.h"
 #include "actors/worker/worker.h"
 #include "core/async/waiting.h"
@@ -113,9 +117,23 @@ struct SimulatedCluster::World final : WaitedWorld, internal::net::Observer {
         return network.reset(side, other);
       case Kind::partition:
       case Kind::loss:
-        network.partition(side, other);
-        return network.schedule(fault.lasts, [this, side, other] { network.heal(side, other); });
+        const uint64_t number = ++last_cut;
+        cut(side, other, number);
+        return network.schedule(fault.lasts, [this, side, other, number] { end_cut(side, other, number); });
     }
+  }
+  // Each cut of two workers ends by itself, and they hear each other again when all have.
+  void cut(const std::string& a, const std::string& b, uint64_t number) {
+    cuts[std::minmax(a, b)].insert(number);
+    network.partition(a, b);
+  }
+  void end_cut(const std::string& a, const std::string& b, uint64_t number) {
+    const auto at = cuts.find(std::minmax(a, b));
+    if (at != cuts.end() && at->second.erase(number) > 0 && at->second.empty()) heal(a, b);
+  }
+  void heal(const std::string& a, const std::string& b) {
+    cuts.erase(std::minmax(a, b));
+    network.heal(a, b);
   }
   void kill(size_t i, bool last_words) {
     alive[i] = false;
@@ -126,6 +144,8 @@ struct SimulatedCluster::World final : WaitedWorld, internal::net::Observer {
   internal::net::Network network;
   TimePoint wake = TimePoint::max();  // of the last deadline that was scheduled
   std::vector<SimulatedFault> faults;
+  std::map<std::pair<std::string, std::string>, std::set<uint64_t>> cuts;  // 0: by partition()
+  uint64_t last_cut = 0;
   uint64_t moments[3] = {0, 0, 0}, met = 0, most_messages = ~uint64_t{0};
   internal::MessageLog log;
   std::vector<bool> alive;
@@ -173,11 +193,9 @@ void SimulatedCluster::reset(const std::string& from, const std::string& to) {
   world_->network.reset(from, to);
 }
 
-void SimulatedCluster::partition(const std::string& a, const std::string& b) {
-  world_->network.partition(a, b);
-}
+void SimulatedCluster::partition(const std::string& a, const std::string& b) { world_->cut(a, b, 0); }
 
-void SimulatedCluster::heal(const std::string& a, const std::string& b) { world_->network.heal(a, b); }
+void SimulatedCluster::heal(const std::string& a, const std::string& b) { world_->heal(a, b); }
 
 void SimulatedCluster::plan(std::vector<SimulatedFault> faults) { world_->faults = std::move(faults); }
 

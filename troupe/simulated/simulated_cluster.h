@@ -45,7 +45,8 @@ class SimulatedCluster final : public Cluster {
   bool is_alive(const std::string& worker) const;
   /// The connections that `from` has opened to `to` break: the two lose each other.
   void reset(const std::string& from, const std::string& to);
-  /// Messages between the two are lost until heal(). They lose each other, by silence, 5 s after the first.
+  /// Messages between the two are lost until heal(), whatever faults of plan() begin and end meanwhile. They
+  /// lose each other, by silence, 5 s after the first.
   void partition(const std::string& a, const std::string& b);
   void heal(const std::string& a, const std::string& b);
   /// Each breaks once, at its message.

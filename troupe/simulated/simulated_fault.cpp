@@ -37,13 +37,16 @@ std::optional<uint64_t> count_in(std::string_view text) {
   return wrong == std::errc() && end == text.data() + text.size() ? std::optional(n) : std::nullopt;
 }
 
-[[noreturn]] void refuse_fault(std::string_view text) {
-  throw_invalid("[simulated] '" + shown(std::string(text)) +
-                "' is no fault; expected KIND:MESSAGE:MOMENT, as kill:12:arriving:receiver; kinds are kill, "
-                "reset, partition and loss, moments sending, arriving and handled");
-}
-
 std::string in_microseconds(Duration d) { return std::to_string(d.count() / 1000) + "us"; }
+
+[[noreturn]] void refuse_fault(std::string_view text) {
+  throw_invalid(
+      "[simulated] '" + shown(std::string(text)) +
+      "' is no fault; expected KIND:MESSAGE:MOMENT, as kill:12:arriving:receiver; kinds are kill, "
+      "reset, partition and loss, messages count from 1, moments are sending, arriving and handled, "
+      "and the longest time is " +
+      in_microseconds(SimulatedFault::kLongest));
+}
 
 }  // namespace
 
@@ -61,7 +64,7 @@ SimulatedFault SimulatedFault::of(std::string_view text) {
   if (parts.size() < 3) refuse_fault(text);
   const auto kind = index_in(kFaultKinds, parts[0]), moment = index_in(kFaultMoments, parts[2]);
   const auto message = count_in(parts[1]);
-  if (!kind || !moment || !message) refuse_fault(text);
+  if (!kind || !moment || !message || *message == 0) refuse_fault(text);
   SimulatedFault fault{
       .kind = static_cast<Kind>(*kind), .moment = static_cast<Moment>(*moment), .message = *message};
   for (const std::string_view part : std::vector(parts.begin() + 3, parts.end())) {
@@ -71,7 +74,7 @@ SimulatedFault SimulatedFault::of(std::string_view text) {
       fault.last_words = true;
     } else {
       const auto time = part.ends_with("us") ? count_in(part.substr(0, part.size() - 2)) : std::nullopt;
-      if (!time) refuse_fault(text);
+      if (!time || *time > uint64_t(SimulatedFault::kLongest.count()) / 1000) refuse_fault(text);
       fault.lasts = std::chrono::microseconds(*time);
     }
   }

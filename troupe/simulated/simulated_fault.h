@@ -24,7 +24,9 @@ struct SimulatedFault {
   uint64_t message = 1;     ///< from 1, counted for each kind of moment
   bool receiver = false;    ///< it is the receiver that dies, or whose connections are reset
   bool last_words = false;  ///< what a killed worker has sent still arrives
-  Duration lasts{0};        ///< of a partition
+  Duration lasts{0};        ///< of a partition; at most kLongest
+  /// Ten years, so that no clock overflows.
+  static constexpr Duration kLongest = std::chrono::hours(24 * 365 * 10);
 
   /// "kill:12:arriving:receiver", "partition:3:sending:250000us": what of() reads.
   std::string text() const;

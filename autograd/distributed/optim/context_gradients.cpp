@@ -98,7 +98,8 @@ Future<bool> unscale_(LossScaler& scaler, std::vector<ContextGradients> all) {
   for (const ContextGradients& g : all)
     if (g.optimizer && scaler.unscaled(g.optimizer))
       throw_invalid(
-          "[loss_scaler] the gradients of this optimizer are unscaled already: call update() first");
+          "[loss_scaler] the gradients of this optimizer, or of these servers, are unscaled already: call "
+          "update() first");
   return sizes_of_all(all, true).then([all, &scaler, in = frame()](const std::vector<double>& sizes) {
     const bool finite = std::ranges::all_of(sizes, [](double size) { return std::isfinite(size); });
     bool noted = false;

@@ -16,10 +16,15 @@ using Parts = std::vector<StepPart>;
 void check(const Parts& all) {
   if (all.empty()) throw_invalid("[step_all] takes at least one optimizer");
   for (size_t i = 0; i < all.size(); ++i)
-    for (size_t j = 0; j < i; ++j)
-      if (all[i].optimizer && all[i].optimizer == all[j].optimizer)
+    for (size_t j = 0; j < i; ++j) {
+      const StepPart &a = all[j], &b = all[i];
+      if (b.client && a.client == b.client)
+        throw_invalid(
+            fmt::format("[step_all] {} and {} are pushes of the same client, which would push twice", j, i));
+      if (!b.client && b.optimizer && a.optimizer == b.optimizer)
         throw_invalid(
             fmt::format("[step_all] {} and {} are the same optimizer, which would step twice", j, i));
+    }
 }
 
 // When all have ended, so that nobody is on the way when the error is heard.
@@ -160,29 +165,28 @@ void step_all(const autograd::Context& context, Parts all) {
 bool step_all(const autograd::Context& context, Parts all, LossScaler& scaler) {
   check_may_block("step_all");
   check(all);
-  size_t known = 0, optimizers = 0;
+  size_t known = 0;
   bool finite = true;
   for (const StepPart& part : all) {
-    if (!part.optimizer) continue;
-    ++optimizers;
-    const auto noted = scaler.unscaled(part.optimizer);
+    const auto noted = part.optimizer ? scaler.unscaled(part.optimizer) : std::nullopt;
     if (!noted) continue;
     ++known;
     finite &= *noted;
   }
-  if (known > 0 && known < optimizers)
-    throw_invalid(
-        fmt::format("[step_all] the gradients of {} of {} optimizers are unscaled already: unscale "
-                    "those of all, or of none",
-                    known, optimizers));
+  if (known > 0 && known < all.size())
+    throw_invalid(fmt::format(
+        "[step_all] the gradients of {} of {} optimizers and pushes are unscaled already: unscale "
+        "those of all, or of none; those of a push by unscale_(step, scaler, {{optimizer, "
+        "gradients_of(served)}})",
+        known, all.size()));
   autograd::Context::Guard guard(context);
-  const auto sizes = ready(all, known == 0).get();
+  const auto sizes = ready(all, known == 0 || !finite).get();  // a step that is left out may have any
   if (known == 0) {
     for (const auto& of_part : sizes)
       finite &= std::ranges::all_of(of_part, [](double size) { return std::isfinite(size); });
     bool noted = false;
     for (const StepPart& part : all)
-      if (part.optimizer) scaler.note_unscaled(part.optimizer, finite), noted = true;
+      if (part.optimizer && !part.client) scaler.note_unscaled(part.optimizer, finite), noted = true;
     if (!noted) scaler.note_unscaled(nullptr, finite);
   }
   if (!finite) {

@@ -25,7 +25,8 @@ struct StepPart {
   std::function<Future<StepReport>(double factor)> make;
   std::function<Future<void>()> leave_out = {};  ///< of a step that nobody makes; null: it does nothing
   std::vector<AnyRef> actors = {};
-  const void* optimizer = nullptr;  ///< as LossScaler knows it, and once in a step; null: of none
+  const void* optimizer = nullptr;  ///< or servers: as LossScaler knows it; null: of none
+  const void* client = nullptr;     ///< of a push: who pushes; null: it is no push
   std::shared_ptr<StepWatch> watch = {};
 };
 
@@ -36,10 +37,11 @@ struct StepPart {
 ///
 ///   optim::step_all(step, {generator, critic, words.part()});
 ///
-/// `invalid` if one is there twice. Waits; two rounds of messages.
+/// `invalid` if an optimizer, or a push of one client, is there twice. Waits; two rounds of messages.
 void step_all(const autograd::Context& context, std::vector<StepPart> all);
 /// Takes the gradients of a loss that scaler.scale() has multiplied: nobody steps unless those of all are
-/// finite. True if they do. `invalid` if some have been unscaled before, and not all.
+/// finite. True if they do. `invalid` if some have been unscaled before, and not all: those of a push by
+/// unscale_(step, scaler, {optimizer, gradients_of(served)}).
 bool step_all(const autograd::Context& context, std::vector<StepPart> all, LossScaler& scaler);
 /// For actors, in the context that is active where it is called: co_await step_all({encoder, decoder}).
 Future<void> step_all(std::vector<StepPart> all);

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -248,15 +247,20 @@ void SocketConnection::keep_alive(TimePoint now, TimePoint watched_since) {
   }
   if (!broken_ && !suspected_ && silent(now, watched_since)) {
     suspected_ = true;
-    // Only the reader knows for sure: it may be about to read.
+    // Only the reader knows for sure: it may be about to read. A caller that reads now is not waited for.
     core_->delivery.post([self = shared_from_this(), watched_since] {
-      std::unique_lock again(self->mutex_);
-      self->suspected_ = false;
-      if (self->state_ != State::open || self->down_ || !self->silent(self->core_->now(), watched_since))
-        return;
-      again.unlock();
+      const std::unique_lock reading(self->read_mutex_, std::try_to_lock);
+      {
+        std::lock_guard again(self->mutex_);
+        self->suspected_ = false;
+        if (!reading || self->state_ != State::open || self->down_) return;
+        if (!self->silent(self->core_->now(), watched_since)) return;
+        // A peer whose bytes wait to be read is not silent, however busy this side is. Bytes in sockets whose
+        // turn has not come do not count: nobody reads them before those that are missing.
+        if (!self->lanes_.awaited && self->stream_.unread()) return;
+      }
       const auto after = seconds(self->core_->limits().dead_after);
-      self->finish_outside(self->lost(fmt::format("{} has been silent for {}", self->who(), after)));
+      self->finish(self->lost(fmt::format("{} has been silent for {}", self->who(), after)));
     });
   }
 }
@@ -272,15 +276,10 @@ void SocketConnection::watch_delivery(TimePoint now) {
   }
 }
 
-// A peer whose bytes wait to be read is not silent, however busy this side is.
-bool SocketConnection::silent(TimePoint now, TimePoint watched_since) {
+// What waits to be read does not count here.
+bool SocketConnection::silent(TimePoint now, TimePoint watched_since) const {
   const TimePoint heard{Duration(last_heard_.load())};
-  if (now - std::max(heard, watched_since) <= core_->limits().dead_after) return false;
-  const auto empty = [](const Stream& way) {
-    int unread = 0;
-    return ::ioctl(way.fd(), FIONREAD, &unread) != 0 || unread == 0;
-  };
-  return empty(stream_) && std::all_of(stream_.lanes().begin(), stream_.lanes().end(), empty);
+  return now - std::max(heard, watched_since) > core_->limits().dead_after;
 }
 
 void SocketConnection::abandon() {

@@ -108,9 +108,8 @@ class SocketConnection final : public Connection,
   void flush(size_t budget);
   void on_writable();
   void linger_if_drained();
-  bool silent(TimePoint now, TimePoint watched_since);
+  bool silent(TimePoint now, TimePoint watched_since) const;
   void watch_delivery(TimePoint now);
-
   void carried(size_t bytes);
   void shut_down_writing();
   void unwatch_sockets();
@@ -168,7 +167,7 @@ class SocketConnection final : public Connection,
   void stop_dialling();
   LinkWords lane_asked(const LinkWords& theirs) const;
   void dial_lane();
-  void no_lane(const std::string& why);
+  void no_lane(uint32_t socket, const std::string& why);
   Address where_it_listens() const;
   void finish_outside(const Error& reason);
 

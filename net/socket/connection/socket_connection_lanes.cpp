@@ -33,6 +33,7 @@ void SocketConnection::carried(size_t bytes) {
 // On the upkeep thread: the next one. Without all of them the connection goes on by its one socket.
 void SocketConnection::dial_lane() {
   LinkWords words{.id = link_id_, .word = LinkWords::Word::lane};
+  uint32_t socket;
   {
     std::lock_guard lock(mutex_);
     if (state_ != State::open || down_ || !stream_ || !lanes_.bulk) return;
@@ -40,31 +41,32 @@ void SocketConnection::dial_lane() {
     words.received = static_cast<uint32_t>(stream_.lanes().size());
     words.direct = static_cast<uint32_t>(core_->limits().lanes);
     if (words.received >= words.direct) return;
+    socket = socket_;
   }
   if (lanes_.dialler) lanes_.dialler->abandon();
   lanes_.dialler = core_->dial(
       where_it_listens(), core_->now() + core_->limits().connect, words,
-      [weak = weak_from_this(), words](Stream stream, const PeerInfo&, const LinkWords& answer) {
+      [weak = weak_from_this(), words, socket](Stream stream, const PeerInfo&, const LinkWords& answer) {
         const auto self = weak.lock();
         if (!self) return;
         if (answer.word == LinkWords::Word::lane)
           self->joins(std::move(stream), words);
         else
-          self->no_lane("it wants no more sockets");
+          self->no_lane(socket, "it wants no more sockets");
       },
-      [weak = weak_from_this()](const Error& why, Comeback::Failure) {
-        if (const auto self = weak.lock()) self->no_lane(why.what());
+      [weak = weak_from_this(), socket](const Error& why, Comeback::Failure) {
+        if (const auto self = weak.lock()) self->no_lane(socket, why.what());
       });
 }
 
 // On the upkeep thread. A later large message makes it try again.
-void SocketConnection::no_lane(const std::string& why) {
+void SocketConnection::no_lane(uint32_t socket, const std::string& why) {
   log::info("[net] goes on by one socket to " + who() + ": " + why);
-  core_->upkeep.at(core_->now() + kPause, [weak = weak_from_this()] {
+  core_->upkeep.at(core_->now() + kPause, [weak = weak_from_this(), socket] {
     const auto self = weak.lock();
     if (!self) return;
     std::lock_guard lock(self->mutex_);
-    self->lanes_.bulk = false;
+    if (self->socket_ == socket) self->lanes_.bulk = false;
   });
 }
 

@@ -2,6 +2,7 @@
 // since one carries no more than the system keeps for it during a round trip: the first one as long as they
 // are made, then the others, its lanes, in turns (turns.h).
 #pragma once
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <memory>
@@ -68,6 +69,11 @@ class Stream {
     return tls_->send({m.msg_iov, m.msg_iovlen});
   }
   bool part_is_full() const { return !tls_ && !out_; }
+  /// Whether bytes wait in the socket that is read now.
+  bool unread() const {
+    int bytes = 0;
+    return ::ioctl(in_ ? lanes_[in_.way()].fd() : fd(), FIONREAD, &bytes) == 0 && bytes != 0;
+  }
   /// TLS of what is read now.
   const TlsLink* reader() const { return in_ ? lanes_[in_.way()].tls() : tls(); }
 

@@ -164,9 +164,8 @@ Consistency::Reading Consistency::read(const std::string& name) {
   return reading;
 }
 
-Consistency::Verdict Consistency::push(const std::string& name, const VersionStamp& stamp, double weight) {
-  at(name);
-  Trainer& trainer = trainers_.at(name);
+void Consistency::check_push(const std::string& name, const VersionStamp& stamp, double weight) const {
+  const Trainer& trainer = at(name);
   const auto refuse = [&](const std::string& why) {
     throw_invalid(fmt::format("[server] trainer \"{}\" pushes for step {}: {}", name, stamp.step, why));
   };
@@ -181,6 +180,11 @@ Consistency::Verdict Consistency::push(const std::string& name, const VersionSta
     refuse(fmt::format("expected a gradient for step {}, which it has pulled for", trainer.reading->step));
   if (stamp.version < 0 || stamp.version > version_)
     refuse(fmt::format("computed on version {}; there are versions 0 to {}", stamp.version, version_));
+}
+
+Consistency::Verdict Consistency::push(const std::string& name, const VersionStamp& stamp, double weight) {
+  check_push(name, stamp, weight);
+  Trainer& trainer = trainers_.at(name);
   const bool other_kind = (trainer.reading->local_steps > 0) != (policy_.kind == PolicyKind::local);
   trainer.reading.reset();
   if (trainer.missed || other_kind) {

@@ -69,6 +69,8 @@ class Consistency {
   /// A gradient of that weight. `invalid`, with nothing changed, if the trainer is not there or has not read
   /// for that step, if it has pushed it before, or if the weight is not 0 or 1e-100 to 1e100.
   Verdict push(const std::string& trainer, const VersionStamp& stamp, double weight);
+  /// Throws what push() would.
+  void check_push(const std::string& trainer, const VersionStamp& stamp, double weight) const;
 
   // ---- steps that close
   struct Closing {
