@@ -8,7 +8,7 @@ Time of a layer: matrix products at a part of the card's peak, attention at anot
 """
 import argparse, json, pathlib, subprocess, sys, tempfile
 
-# Peaks are of the data sheets (bfloat16 without sparsity; bytes/s one way, of a card). What large products and attention reach of the peak, and
+# Data sheets give the peaks (bfloat16 without sparsity; bytes/s one way, of a card). What large products and attention reach of the peak, and
 # copies of the memory's speed, are one number each for all models.
 CARDS = {"H100": {"peak": 989e12, "memory": 80e9, "memory_rate": 3.35e12, "near": 450e9, "far": 50e9},
          "A100": {"peak": 312e12, "memory": 80e9, "memory_rate": 2.04e12, "near": 300e9, "far": 25e9}}

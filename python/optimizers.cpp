@@ -67,28 +67,29 @@ void step(const OptimizerObject& o) {
   o.optimizer->step(session, current.get(), "write opt.step() within `with cluster.context() as step:`");
 }
 
-double clip(const std::vector<OptimizerObject>& optimizers, double most) {
-  std::vector<const script::NamedOptimizer*> all;
-  ClusterPtr cluster;
-  for (const OptimizerObject& o : optimizers) {
-    all.push_back(o.optimizer.get());
-    if (o.cluster) cluster = o.cluster;
+// Several optimizers, and the step whose gradients they have, if one of them is of a cluster.
+struct Several {
+  explicit Several(const std::vector<OptimizerObject>& optimizers) {
+    for (const OptimizerObject& o : optimizers) {
+      all.push_back(o.optimizer.get());
+      if (o.cluster) current = step_with_gradients(o.cluster->session());
+    }
   }
-  const auto current = cluster ? step_with_gradients(cluster->session()) : nullptr;
+  std::vector<const script::NamedOptimizer*> all;
+  std::shared_ptr<script::Step> current;
+};
+
+double clip(const std::vector<OptimizerObject>& optimizers, double most) {
+  const Several several(optimizers);
   const nb::gil_scoped_release free;
-  return script::clip_grad_norm(all, most, current.get(), "clip_grad_norm");
+  return script::clip_grad_norm(several.all, most, several.current.get(), "clip_grad_norm");
 }
 
 void step_all(const std::vector<OptimizerObject>& optimizers) {
-  std::vector<const script::NamedOptimizer*> all;
-  ClusterPtr cluster;
-  for (const OptimizerObject& o : optimizers) {
-    all.push_back(o.optimizer.get());
-    if (o.cluster) cluster = o.cluster;
-  }
-  const auto current = cluster ? step_with_gradients(cluster->session()) : nullptr;
+  const Several several(optimizers);
   const nb::gil_scoped_release free;
-  script::step_all(all, current.get(), "write step_all([a, b]) within `with cluster.context() as step:`");
+  script::step_all(several.all, several.current.get(),
+                   "write step_all([a, b]) within `with cluster.context() as step:`");
 }
 
 void def_optimizer(nb::module_& m) {

@@ -37,14 +37,14 @@ TEST_CASE("a program is measured, planned and checked", "[process]") {
              Contains("a step: predicted ") && Contains("tensors of w") && Contains(", measured "));
   // A worker that has become slower is named, with what the plan would be.
   auto before = nlohmann::json::parse(std::ifstream(profile));
-  before["workers"][1]["pace"] = before["workers"][1]["pace"].get<double>() / 100;
+  before["workers"][1]["pace"] = before["workers"][1]["pace"].get<double>() / 1e6;
   const std::string faster = at + "/faster.json";
   std::ofstream(faster) << before;
   auto again = train;
   again.insert(again.end(), {"--check", faster});
   Launcher straggling(again);
   REQUIRE(straggling.exit_code() == 0);
-  CHECK_THAT(straggling.output, Contains("\n  w1 computes at 0.0") && !Contains("w0 computes at 0.0"));
+  CHECK_THAT(straggling.output, Contains("\n  w1 computes at 0.00 ") && !Contains("w0 computes at 0.00 "));
 
   auto steps = train;
   steps.insert(steps.end(), {"--steps", "3", "--chart", at + "/loss.svg"});

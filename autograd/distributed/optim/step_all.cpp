@@ -39,7 +39,7 @@ Future<std::vector<Result<T>>> settled(const std::vector<Future<T>>& futures) {
   return promise.future();
 }
 
-// What asking throws is an answer, too.
+// An error that asking throws is an answer, too.
 template <class T, class F>
 Future<T> asked(const F& ask) {
   try {

@@ -15,8 +15,8 @@
 
 namespace troupe::optim {
 
-/// What makes a step together with others: an optimizer of actors, which is one of these wherever one is
-/// expected; a trainer's push to servers (Client::part() of parallel).
+/// One part of a step that several make together: an optimizer of actors, which is one of these wherever one
+/// is expected; a trainer's push to servers (Client::part() of parallel).
 struct StepPart {
   /// Whether it could step now, with the gradients of the active context; an error if not. With `sizes` the
   /// largest element of each gradient.
