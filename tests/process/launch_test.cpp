@@ -16,6 +16,9 @@ using troupe::testing::program;
 
 namespace {
 
+// A process is gone once the launcher has waited for it.
+constexpr const char* kGone = "while kill -0 $pid 2>/dev/null; do :; done; ";
+
 Launcher shell(const std::string& script, std::vector<std::string> flags = {"-n", "3"}) {
   flags.insert(flags.end(), {"/bin/sh", "-c", script});
   return Launcher(flags);
@@ -123,9 +126,9 @@ TEST_CASE("workers that fail because the driver has ended are told with it", "[p
   Folder folder;
   const auto gate = (folder.path / "gate").string();
   REQUIRE(mkfifo(gate.c_str(), 0600) == 0);
-  // w1 fails when w0 has ended.
-  auto job = shell("if [ $RANK = 0 ]; then exec 3>" + gate + "; exit 0; fi; read x <" + gate +
-                       "; echo nobody answers >&2; exit 3",
+  // w1 fails once the launcher has waited for w0.
+  auto job = shell("if [ $RANK = 0 ]; then echo $$ >" + gate + "; exit 0; fi; read pid <" + gate + "; " +
+                       kGone + "echo nobody answers >&2; exit 3",
                    {"-n", "2"});
   CHECK(job.exit_code() == 3);
   CHECK(job.errors.ends_with(
@@ -141,10 +144,9 @@ TEST_CASE("with --keep-going the job outlives workers, and its code is the drive
   const auto gate = (folder.path / "gate").string();
   REQUIRE(mkfifo(gate.c_str(), 0600) == 0);
   // w0 ends once the launcher has waited for w1 and w2.
-  const std::string gone = "while kill -0 $pid 2>/dev/null; do :; done; ";
-  auto job = shell("case $RANK in 0) exec 3<>" + gate + "; read pid <&3; " + gone + "read pid <&3; " + gone +
-                       "exit " + std::to_string(code) + ";; 1) echo $$ >" + gate + "; exit 7;; 2) echo $$ >" +
-                       gate + "; kill -9 $$;; esac",
+  auto job = shell("case $RANK in 0) exec 3<>" + gate + "; read pid <&3; " + kGone + "read pid <&3; " +
+                       kGone + "exit " + std::to_string(code) + ";; 1) echo $$ >" + gate +
+                       "; exit 7;; 2) echo $$ >" + gate + "; kill -9 $$;; esac",
                    {"-n", "3", "--keep-going"});
   CHECK(job.exit_code() == code);
   CHECK(job.nothing_left());
@@ -162,10 +164,10 @@ TEST_CASE("with --keep-going nothing is said of workers that end with the driver
     Folder folder;
     const auto gate = (folder.path / "gate").string();
     REQUIRE(mkfifo(gate.c_str(), 0600) == 0);
-    // w1 fails when w0 has ended.
-    auto late = shell(
-        "if [ $RANK = 0 ]; then exec 3>" + gate + "; exit " + end + "; fi; read x <" + gate + "; exit 3",
-        {"-n", "2", "--keep-going"});
+    // w1 fails once the launcher has waited for w0.
+    auto late = shell("if [ $RANK = 0 ]; then echo $$ >" + gate + "; exit " + end + "; fi; read pid <" +
+                          gate + "; " + kGone + "exit 3",
+                      {"-n", "2", "--keep-going"});
     INFO(late.errors);
     CHECK(late.exit_code() == std::atoi(end.c_str()));
     CHECK_THAT(late.errors, !Contains("goes on"));

@@ -284,6 +284,7 @@ void Supervisor::on_ended(SupervisedWorker& worker, int status, const std::strin
   if (replaced(ending)) return;
   if (ending.failed() && options_.keep_going && worker.rank != 0 && meeting_ != Meeting::waiting) {
     if (driver_failed_ || phase_ == JobPhase::judging) return;  // it ends with the driver
+    if (done_ && phase_ == JobPhase::running) return at_the_end_.push_back(ending);
     say(ending.text() + (phase_ == JobPhase::driver_ended ? ", after w0 had ended with code 0"
                                                           : "; the job goes on without it (--keep-going)"));
     if (meeting_ == Meeting::unknown) ended_early_.push_back(ending);
@@ -300,6 +301,7 @@ void Supervisor::on_ended(SupervisedWorker& worker, int status, const std::strin
   } else if (worker.rank == 0 && phase_ == JobPhase::running) {
     phase_ = JobPhase::driver_ended;
     driver_ = ending;
+    for (const auto& other : at_the_end_) say(other.text() + ", as the job ended");
     set_deadline(Seconds(options_.grace));
   } else if (phase_ == JobPhase::running && meeting_ != Meeting::complete) {
     ended_early_.push_back(ending);

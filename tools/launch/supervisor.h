@@ -116,6 +116,7 @@ class Supervisor {
   std::optional<Ending> driver_;   // how w0 ended, if it did, well
   enum class Meeting { unknown, waiting, complete } meeting_ = Meeting::unknown;
   std::vector<Ending> ended_early_;  // workers besides w0, before it says that all have come together
+  std::vector<Ending> at_the_end_;   // with keep_going: between the driver's last word and its own end
   std::optional<Ending> never_came_;
   Seconds given_{};            // to end in
   bool after_driver_ = false;  // w0 had ended well before they came
