@@ -30,6 +30,8 @@ class GradientReducer::Call {
  public:
   explicit Call(std::shared_ptr<ReducerState> state)
       : state_(std::move(state)), number_(state_->next_call()), plan(state_->plan_of(number_)) {}
+  Call(std::shared_ptr<ReducerState> state, PassPlan known)
+      : state_(std::move(state)), number_(state_->next_call()), plan(std::move(known)) {}
   Call(const Call&) = delete;
   ~Call() {
     state_->forget_call(number_);
@@ -233,12 +235,7 @@ Task<double> GradientReducer::run(std::shared_ptr<ReducerState> state, Tensors r
     const auto sum = all.to_vector<double>();
     if (!(sum[0] > 0))
       throw_invalid(std::string(kOfReducer) + "no member has a row: there is nothing to learn from");
-    if (state->own && state->own->needs_even_rows &&
-        rows * static_cast<double>(state->group.size()) != sum[0])
-      throw_invalid(
-          fmt::format("{}{} counts members alike, and this one has {} of {} rows: give each of the {} as "
-                      "many",
-                      kOfReducer, state->own->name, rows, sum[0], state->group.size()));
+    state->check_even(rows, sum[0]);
     const double share = rows / sum[0];  // that its own gradients count for
     plan.per_row = 1 / sum[0], loss = sum[1] / sum[0];
     if (weighted) {
@@ -247,12 +244,7 @@ Task<double> GradientReducer::run(std::shared_ptr<ReducerState> state, Tensors r
     } else {
       plan.own = share;
     }
-    // First, so that the pass is known before it comes by a parameter.
-    roots.insert(roots.begin(), state->anchor);
-    gradients.insert(gradients.begin(),
-                     tensor(std::vector<double>{static_cast<double>(call.number())}, float64));
-    call.expect();
-    passing = autograd::context_backward(roots, gradients, options);
+    passing = pass(state, call, std::move(roots), std::move(gradients), options);
     co_await passing;
   } catch (...) {
     call.fail(current_error());
@@ -260,6 +252,32 @@ Task<double> GradientReducer::run(std::shared_ptr<ReducerState> state, Tensors r
   }
   call.end();
   co_return loss;
+}
+
+// The call has a plan of this pass.
+Future<void> GradientReducer::pass(const std::shared_ptr<ReducerState>& state, const Call& call,
+                                   Tensors roots, Tensors gradients, autograd::BackwardOptions options) {
+  // First, so that the pass is known before it comes by a parameter.
+  roots.insert(roots.begin(), state->anchor);
+  gradients.insert(gradients.begin(),
+                   tensor(std::vector<double>{static_cast<double>(call.number())}, float64));
+  call.expect();
+  return autograd::context_backward(roots, gradients, options);
+}
+
+Task<void> GradientReducer::reduce_step(uint64_t step, double share, Tensors leaves,
+                                        Tensors gradients) const {
+  const auto state = state_;
+  Future<void> passing;  // It outlives the call, as in run().
+  Call call(state, state->plan_of_step(step, share));
+  try {
+    passing = pass(state, call, std::move(leaves), std::move(gradients), {});
+    co_await passing;
+  } catch (...) {
+    call.fail(current_error());
+    throw;
+  }
+  call.end();
 }
 
 }  // namespace troupe::parallel

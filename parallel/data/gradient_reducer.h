@@ -146,8 +146,11 @@ class GradientReducer {
   void check(F f) const;
   Accumulation accumulate_as(std::optional<double> rows) const;
   Task<std::vector<double>> sizes_of_all(Tensors gradients, bool largest) const;
+  Task<void> reduce_step(uint64_t step, double share, Tensors leaves, Tensors gradients) const;
   static Task<double> run(std::shared_ptr<ReducerState> state, Tensors roots, Tensors gradients, double loss,
                           double rows, bool weighted, autograd::BackwardOptions options);
+  static Future<void> pass(const std::shared_ptr<ReducerState>& state, const Call& call, Tensors roots,
+                           Tensors gradients, autograd::BackwardOptions options);
   std::shared_ptr<ReducerState> state_;
   autograd::WatchHandle hooks_;
 };

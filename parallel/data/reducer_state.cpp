@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "autograd/add_gradient.h"
 #include "autograd/distributed/optim/model_part.h"
+#include "autograd/leaf_watch.h"
 #include "ops/ops.h"
 #include "parallel/data/parameter_average.h"
 #include "parallel/data/pass_reduction.h"
@@ -168,6 +170,30 @@ Future<void> ReducerState::told(size_t index, const std::shared_ptr<autograd::Pa
   if (!by_all && reduction->reduces() && group.size() > 1) refuse_pass_of_one();
   reduction->told(index);
   return end;
+}
+
+PassPlan ReducerState::plan_of_step(uint64_t step, double share) const {
+  // One that is alone has all rows, whatever they count for.
+  const double own = group.size() == 1 ? 1 : share;
+  check_even(own, 1);
+  return {.reduces = !accumulates(frame().context),
+          .own = own,
+          .per_row = own / share,
+          .tag = fmt::format("{}/step {}", name(), step)};
+}
+
+void ReducerState::check_even(double rows, double all) const {
+  const auto n = static_cast<double>(group.size());
+  if (own && own->needs_even_rows && std::abs(rows * n - all) > 1e-9 * all)
+    throw_invalid(
+        fmt::format("{}{} counts members alike, and this one has {} of {} rows: give each of the {} as many",
+                    kOfReducer, own->name, rows, all, group.size()));
+}
+
+bool ReducerState::is_watched_by_others() const {
+  return std::ranges::any_of(parameters, [](const Tensor& p) {
+    return p.requires_grad() && internal::autograd::Watched::all().find(*p.gradient_edge().node).size() > 1;
+  });
 }
 
 void ReducerState::fail_pass(const std::shared_ptr<autograd::PassGradients>& pass) {

@@ -59,6 +59,13 @@ class ReducerState : public std::enable_shared_from_this<ReducerState> {
   PassPlan plan_of(uint64_t call) const {
     return {.reduces = !accumulates(frame().context), .tag = name() + "/" + std::to_string(call)};
   }
+  /// The step has this number on all members, whose shares add up to 1. `invalid` for shares that an
+  /// aggregation cannot take.
+  PassPlan plan_of_step(uint64_t step, double share) const;
+  /// `invalid` where members count alike, and this one has not as many rows as the others.
+  void check_even(double rows, double all) const;
+  /// Whether others hear of gradients of the parameters, too: they have to come by a pass of the context.
+  bool is_watched_by_others() const;
   void expect(uint64_t call, const PassPlan& plan) {
     const internal::Lock lock(mutex_);
     calls_[call] = plan;

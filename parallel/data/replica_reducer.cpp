@@ -2,10 +2,18 @@
 
 #include "core/base/call_frame.h"
 #include "parallel/data/reducer_state.h"
+#include "parallel/data/step_reduction.h"
 
 namespace troupe::internal::parallel {
 
 std::shared_ptr<troupe::parallel::CutParameters> ReplicaReducer::cut() const { return reducer_.state_->cut; }
+
+std::unique_ptr<troupe::parallel::StepReduction> ReplicaReducer::begin_step(uint64_t step,
+                                                                            double share) const {
+  const auto& state = reducer_.state_;
+  if (state->accumulates(frame().context) || state->is_watched_by_others()) return nullptr;
+  return std::make_unique<troupe::parallel::StepReduction>(state, step, share);
+}
 
 StateDict ReplicaReducer::residuals() const {
   const auto& left = reducer_.state_->residuals;

@@ -6,6 +6,10 @@
 #include "parallel/data/gradient_reducer.h"
 #include "parallel/data/replica_pieces.h"
 
+namespace troupe::parallel {
+class StepReduction;
+}
+
 namespace troupe::internal::parallel {
 
 class ReplicaReducer {
@@ -21,6 +25,13 @@ class ReplicaReducer {
   const GradientReducer& operator*() const& { return reducer_; }
   const GradientReducer* operator->() const { return &reducer_; }
 
+  /// Sums gradients of a step of all members, in the context of the call. Null: the context has to do it, in
+  /// reduce_step(), since passes of it accumulate, or others hear of gradients of the parameters.
+  std::unique_ptr<troupe::parallel::StepReduction> begin_step(uint64_t step, double share) const;
+  /// This is reduce() for the step of that number on all members; StepReduction says what it takes.
+  troupe::Task<void> reduce_step(uint64_t step, double share, Tensors leaves, Tensors gradients) const {
+    return reducer_.reduce_step(step, share, std::move(leaves), std::move(gradients));
+  }
   /// Accumulates, as accumulate(), a pass that is none of backward() or reduce(), of whose rows the reduce()
   /// after it takes the mean with its own.
   troupe::parallel::Accumulation accumulate_rows(double rows) const { return reducer_.accumulate_as(rows); }

@@ -368,6 +368,7 @@ Task<void> Runner::backward(Running& run, Done& done) {
   order.whole = whole;
   order.carries = to.carries, order.slices = run.order.slices;
   order.replicas = to.replicas, order.total = run.order.total;
+  order.count = static_cast<int64_t>(run.order.weights.size());
   order.meeting = meeting_of(setup_.joint, order.id);
   for (const Tie& tie : to.ties) order.tied.push_back(tie.name);
   done.begin = now();

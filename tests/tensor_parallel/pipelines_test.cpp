@@ -3,8 +3,12 @@
 
 #include <catch2/catch.hpp>
 
+#include <atomic>
+#include <chrono>
 #include <set>
+#include <thread>
 
+#include "collective/engine.h"
 #include "core/graph/autocast.h"
 #include "parallel/pipeline/module_stage.h"
 #include "parallel/tensor/linear.h"
@@ -98,6 +102,130 @@ TEST_CASE("a rank of a stage that fails ends the step of all, by name, and the n
       CHECK(step(world, train) == before);
     }
     nothing_left(*world.cluster);
+  }
+}
+
+namespace {
+
+// A stage that can be held, and fails then.
+struct Held : nn::ModuleActor<nn::Linear> {
+  explicit Held(Mesh) : ModuleActor(4, 4) {}
+  Task<Tensor> forward(Tensor x) {
+    if (holds && --left == 0) {
+      const Future<void> released = release.future();
+      co_await released;
+      holds = false;
+      throw_error(ErrorKind::failed, "[held] out of luck");
+    }
+    co_return net(x);
+  }
+  Tensor loss(Tensor x, Tensor y) {
+    ++losses;
+    return ops::mse_loss(x, y);
+  }
+  int count() { return std::exchange(losses, 0); }
+  void hold(int at) { holds = true, left = at, release = Promise<void>(); }
+  void let_go() { release.set(); }
+  int losses = 0, left = 0;
+  bool holds = false;
+  Promise<void> release;
+  static constexpr auto remote =
+      methods<&Held::forward, &Held::loss, &Held::count, &Held::hold, &Held::let_go>;
+};
+
+}  // namespace
+
+TEST_CASE("a stage that fails when the same stage of another replica sums already leaves both in step") {
+  const auto cluster = Cluster::in_process(5, hosting<Held>());
+  const Mesh mesh(*cluster, {{"dp", 2}, {"pp", 2}}, World::places(4));
+  const auto model = parallel::spawn<Held>(cluster->here(), mesh);
+  parallel::Pipelines train(cluster->here(), model,
+                            parallel::stage<&Held::forward>().with_loss<&Held::loss>(), {.micro_batches = 2});
+  Generator generator{7};
+  const Value x(ops::randn({8, 4}, generator)), y(ops::randn({8, 4}, generator));
+  const auto loss = [&] {
+    autograd::Context context(*cluster);
+    return train.step(x, y).loss;
+  };
+  const double before = loss();
+  for (size_t rank : {3, 1}) {
+    CAPTURE(rank);
+    const RRef<Held> held = model.actors()[rank], other = model.actors()[rank == 3 ? 1 : 3];
+    held.call<&Held::hold>(2).get();
+    (void)other.call<&Held::count>().get();
+    {
+      autograd::Context context(*cluster);
+      const auto step = train.step_async(x, y);
+      for (int losses = 0; losses < 2; std::this_thread::yield()) losses += other.call<&Held::count>().get();
+      held.call<&Held::let_go>().get();
+      refused([&] { step.get(); }, "out of luck", ErrorKind::failed);
+    }
+    CHECK(loss() == before);
+  }
+}
+
+namespace {
+
+// The gradient goes on when as many bytes have been sent to the other replica.
+struct WaitsForSums : autograd::Function<WaitsForSums> {
+  struct Ctx : autograd::FunctionCtx {
+    int64_t bytes = 0;
+  };
+  static Tensor forward(Ctx& ctx, Tensor x, int64_t bytes) {
+    ctx.bytes = bytes;
+    return x * 1;
+  }
+  static Tensors backward(Ctx& ctx, Tensors grads) {
+    const auto& engine = internal::collective::GroupEngine::of(*frame().worker);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (engine.sent_bytes() < ctx.bytes && std::chrono::steady_clock::now() < until)
+      std::this_thread::yield();
+    sent_then = engine.sent_bytes();
+    return {grads[0], Tensor()};
+  }
+  static inline std::atomic<int64_t> sent_then{0};
+};
+
+// Two layers; the second one fills a bucket, and the first waits for its sums in the last micro-batch.
+struct TwoNet : nn::Module {
+  static constexpr int64_t kWidth = 511, kBucket = kWidth * (kWidth + 1) * 4;
+  void members(nn::Members& m) override { m("down", down), m("up", up); }
+  nn::Linear down{kWidth, kWidth}, up{kWidth, kWidth};
+};
+struct Two : nn::ModuleActor<TwoNet> {
+  explicit Two(Mesh) {}
+  Tensor forward(Tensor x) {
+    const bool waits = waits_at > 0 && --waits_at == 0;
+    return net.up(WaitsForSums::apply(net.down(x), waits ? bytes : 0));
+  }
+  Tensor loss(Tensor x, Tensor y) { return ops::mse_loss(x, y); }
+  void wait_at(int forward) {
+    waits_at = forward;
+    bytes = internal::collective::GroupEngine::of(*frame().worker).sent_bytes() + TwoNet::kBucket / 2;
+  }
+  int waits_at = 0;
+  int64_t bytes = 0;
+  static constexpr auto remote = methods<&Two::forward, &Two::loss, &Two::wait_at>;
+};
+
+}  // namespace
+
+TEST_CASE("gradients of a pipeline are summed over its replicas while the last micro-batch goes back") {
+  for (const char* schedule : {"gpipe", "zb-h1"}) {
+    CAPTURE(schedule);
+    const auto cluster = Cluster::in_process(3, hosting<Two>());
+    const Mesh mesh(*cluster, {{"dp", 2}, {"pp", 1}}, World::places(2));
+    const auto model = parallel::spawn<Two>(cluster->here(), mesh);
+    parallel::Pipelines train(cluster->here(), model,
+                              parallel::stage<&Two::forward>().with_loss<&Two::loss>(),
+                              {.schedule = schedule, .micro_batches = 2});
+    const Value x(ones({8, TwoNet::kWidth}));
+    for (const bool waits : {false, true}) {  // the first step finds out in which order gradients come
+      if (waits) model.actors()[0].call<&Two::wait_at>(2).get();
+      autograd::Context context(*cluster);
+      train.step(x, x);
+    }
+    CHECK(WaitsForSums::sent_then >= TwoNet::kBucket / 2);
   }
 }
 

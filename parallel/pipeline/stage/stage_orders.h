@@ -46,6 +46,7 @@ struct BackwardOrder {
   int64_t slices = 1;
   std::string replicas;  ///< as in CommitOrder, and its weight
   double total = 1;
+  int64_t count = 0;              ///< of the step's micro-batches
   uint64_t meeting = 0;           ///< of its pass, if it has one of its own (backward_meeting())
   std::vector<std::string> tied;  ///< parameters of which other stages have copies
 };

@@ -6,10 +6,8 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <unordered_map>
 
 #include "actors/cell/call_inline.h"
-#include "autograd/add_gradient.h"
 #include "autograd/distributed/backward_meeting.h"
 #include "autograd/distributed/context.h"
 #include "autograd/split_pass.h"
@@ -21,37 +19,12 @@
 #include "parallel/pipeline/stage/stage_method.h"
 #include "parallel/pipeline/stage/stage_norms.h"
 #include "parallel/pipeline/stage/stage_parameters.h"
+#include "parallel/pipeline/stage/stage_sums.h"
 #include "parallel/sharded/rank_bytes.h"
 #include "parallel/tensor/meetings.h"
 
 namespace troupe::parallel {
 namespace {
-
-// Gradients of parameters, summed over micro-batches.
-class Sums final : public internal::autograd::Sink {
- public:
-  void accumulate(const Tensor& leaf, const Tensor& grad) override {
-    const auto [at, is_new] = index_.try_emplace(leaf.impl(), leaves.size());
-    if (is_new) leaves.push_back(leaf), grads.emplace_back();
-    internal::autograd::add_gradient(grads[at->second], grad);
-  }
-  // The context runs them, with the sum over all micro-batches.
-  bool hooks_later(const Tensor&) override { return true; }
-  Tensor sum_of(const Tensor& leaf) override { return of(leaf); }
-  Tensor of(const Tensor& leaf) const {
-    const auto at = index_.find(leaf.impl());
-    return at == index_.end() ? Tensor() : grads[at->second];
-  }
-  void replace(const Tensor& leaf, Tensor grad) {
-    const auto [at, is_new] = index_.try_emplace(leaf.impl(), leaves.size());
-    if (is_new) leaves.push_back(leaf), grads.emplace_back();
-    grads[at->second] = std::move(grad);
-  }
-  Tensors leaves, grads;
-
- private:
-  std::unordered_map<const TensorImpl*, size_t> index_;
-};
 
 // One micro-batch between its forward and the end of its backward.
 struct Live {
@@ -65,13 +38,18 @@ struct Live {
 
 struct Step {
   uint64_t number = 0;
-  std::map<int64_t, Live> live;              // by micro-batch
-  std::map<int64_t, Tensors> carried;        // by micro-batch: what the slice after it takes
-  std::map<int64_t, Tensors> carried_grads;  // by micro-batch: of the floating ones
-  Sums sums;
+  // Each micro-batch has its own of these: what the slice after it takes, and the gradients of that.
+  std::map<int64_t, Live> live;
+  std::map<int64_t, Tensors> carried, carried_grads;
+  int64_t micro_batches_done = 0;
+  StageSums sums;
+  std::unique_ptr<StepReduction> reduction;
   std::optional<Tensors> tied_before;  // gradients that tied parameters had in the context before this step
-  std::string replicas;                // who else has those that passes of this step bring
-  double rows = 1;                     // what they are multiplied by there
+  // The first backward says these three: who else has the gradients, what they count for there, and how many
+  // micro-batches there are.
+  std::string replicas;
+  double rows = 1;
+  int64_t count = 0;
   std::shared_ptr<StageNorms> norms = std::make_shared<StageNorms>();
   std::shared_ptr<ops::PackedWeights> packed = std::make_shared<ops::PackedWeights>();
 };
@@ -221,36 +199,27 @@ Task<ForwardResult> forward(Actor& actor, ForwardOrder order) {
   co_return ForwardResult{loss.defined() ? Value() : std::move(output), loss, std::move(skips)};
 }
 
-// Takes the gradients of the inputs, which are leaves, out of those that a whole pass brings.
-class InputsApart final : public internal::autograd::Sink {
- public:
-  InputsApart(const Tensors& inputs, internal::autograd::Sink& others)
-      : grads(inputs.size()), inputs_(inputs), others_(others) {}
-  void accumulate(const Tensor& leaf, const Tensor& grad) override {
-    for (size_t i = 0; i < inputs_.size(); ++i)
-      if (leaf.is_same(inputs_[i])) return internal::autograd::add_gradient(grads[i], grad);
-    others_.accumulate(leaf, grad);
-  }
-  bool hooks_later(const Tensor& leaf) override {
-    return std::none_of(inputs_.begin(), inputs_.end(), [&](const Tensor& in) { return leaf.is_same(in); }) &&
-           others_.hooks_later(leaf);
-  }
-  Tensor sum_of(const Tensor& leaf) override { return others_.sum_of(leaf); }
-  Tensors grads;
-
- private:
-  const Tensors& inputs_;
-  internal::autograd::Sink& others_;
-};
+// Brings the gradients of a micro-batch to the sums.
+template <class F>
+void add_to_sums(const WorkId& id, const F& run) {
+  Step& step = step_of(id);
+  if (!step.reduction || step.micro_batches_done + 1 < step.count) return run(step.sums);
+  LastSums sums(step.sums, *step.reduction);
+  run(sums);
+}
 
 // Of the graph that the actor has by itself, in one part.
 Tensors whole_pass(const WorkId& id, Tensors roots, Tensors grads) {
   Step& step = step_of(id);
   const Live live = std::move(step.live.extract(id.micro_batch).mapped());
   const ops::PackedWeights::Use use(*step.packed);
-  InputsApart sink(live.inputs, step.sums);
-  internal::autograd::run(internal::autograd::root_edges("backward", roots), std::move(grads), sink);
-  return std::move(sink.grads);
+  Tensors out;
+  add_to_sums(id, [&](internal::autograd::Sink& sums) {
+    InputsApart sink(live.inputs, sums);
+    internal::autograd::run(internal::autograd::root_edges("backward", roots), std::move(grads), sink);
+    out = std::move(sink.grads);
+  });
+  return out;
 }
 
 // Gradients of those inputs that want one, in the places of all.
@@ -277,7 +246,6 @@ void set_tied_apart(Actor& actor, const BackwardOrder& order) {
   Step& step = step_of(order.id);
   if (order.tied.empty() || step.tied_before) return;
   step.tied_before.emplace();
-  step.replicas = order.replicas, step.rows = order.total;
   for (const std::string& name : order.tied)
     step.tied_before->push_back(autograd::exchange_context_gradient(parameter_of(actor, name), {}));
 }
@@ -318,6 +286,15 @@ std::pair<Tensors, Tensors> entering(const BackwardOrder& order, const Live& liv
   }
   add_carried(order, live, roots, grads);
   return {std::move(roots), std::move(grads)};
+}
+
+// The first backward of a step agrees with the other replicas on what the last one brings them. Gradients of
+// ties wait for other stages.
+void meet_replicas(const BackwardOrder& order) {
+  Step& step = step_of(order.id);
+  if (order.replicas.empty() || step.count) return;
+  step.replicas = order.replicas, step.rows = order.total, step.count = order.count;
+  if (order.tied.empty()) step.reduction = replica_of(step.replicas).begin_step(order.id.step, step.rows);
 }
 
 Task<Tensors> input_gradients(Actor& actor, BackwardOrder order) {
@@ -373,8 +350,10 @@ Task<Tensors> input_gradients(Actor& actor, BackwardOrder order) {
 Task<std::vector<Tensors>> backward(Actor& actor, BackwardOrder order) {
   const std::vector<size_t> parts = live_of(order.id).parts;
   const WorkId id = order.id;
-  const bool carries = order.carries, follows = has_previous(order);
+  const bool carries = order.carries, follows = has_previous(order), whole = order.whole;
+  meet_replicas(order);
   const Tensors grads = co_await input_gradients(actor, std::move(order));
+  if (whole) ++step_of(id).micro_batches_done;
   std::vector<Tensors> out;
   auto at = grads.begin();
   for (const size_t count : parts) {
@@ -389,8 +368,10 @@ Task<std::vector<Tensors>> backward(Actor& actor, BackwardOrder order) {
 
 void weights(const WorkId& id) {
   Step& step = step_of(id);
-  if (Live& live = live_of(id); live.rest) live.rest->rest(step.sums);
+  if (Live& live = live_of(id); live.rest)
+    add_to_sums(id, [&](internal::autograd::Sink& sums) { live.rest->rest(sums); });
   step.live.erase(id.micro_batch);
+  ++step.micro_batches_done;
 }
 
 // What passes of the step that left the actor have brought for a tied parameter.
@@ -422,17 +403,40 @@ void end(const WorkId& id, bool keep) {
   steps().erase(at);
 }
 
-Task<void> commit(Actor& actor, CommitOrder order) {
-  Sums sums = std::move(step_of(order.id).sums);
-  for (size_t i = 0; i < order.names.size(); ++i)
-    if (order.sums.at(i).defined()) sums.replace(parameter_of(actor, order.names[i]), order.sums[i]);
-  end(order.id, true);
-  if (!order.replicas.empty()) {
+// Sums over replicas what has not gone to them by now.
+Task<void> reduce(Step step, CommitOrder order) {
+  const auto& replicas = replica_of(order.replicas);
+  StageSums& sums = step.sums;
+  if (!step.reduction) step.reduction = replicas.begin_step(order.id.step, order.weight);
+  if (!step.reduction) {
     const auto reducing =
-        replica_of(order.replicas)->reduce(std::move(sums.leaves), std::move(sums.grads), order.weight);
+        replicas.reduce_step(order.id.step, order.weight, std::move(sums.leaves), std::move(sums.grads));
     co_return co_await reducing;
   }
-  if (!sums.leaves.empty()) co_await autograd::context_backward(sums.leaves, sums.grads);
+  // Replicas have no copies of these.
+  Tensors leaves, grads;
+  for (size_t i = 0; i < sums.leaves.size(); ++i)
+    if (step.reduction->expects(sums.leaves[i]))
+      step.reduction->told(sums.leaves[i], std::move(sums.grads[i]));
+    else if (sums.grads[i].defined())
+      leaves.push_back(sums.leaves[i]), grads.push_back(std::move(sums.grads[i]));
+  const auto reducing = step.reduction->end();
+  co_await reducing;
+  if (!leaves.empty()) co_await autograd::context_backward(leaves, grads);
+}
+
+Task<void> commit(Actor& actor, CommitOrder order) {
+  Step& step = step_of(order.id);
+  for (size_t i = 0; i < order.names.size(); ++i)
+    if (order.sums.at(i).defined()) step.sums.replace(parameter_of(actor, order.names[i]), order.sums[i]);
+  step.norms->end(true);
+  Step taken = std::move(step);
+  steps().erase({order.id.pipeline, order.id.stage});
+  if (!order.replicas.empty()) {
+    const auto reducing = reduce(std::move(taken), std::move(order));
+    co_return co_await reducing;
+  }
+  if (!taken.sums.leaves.empty()) co_await autograd::context_backward(taken.sums.leaves, taken.sums.grads);
 }
 
 void drop(const WorkId& id) { end(id, false); }
