@@ -31,8 +31,9 @@ inline Tensors sums_behind(const Node& node, Sink& sink) {
   if (grad_enabled()) return out;
   for (size_t i = 0; i < node.next().size(); ++i) {
     const Edge& edge = node.next()[i];
-    if (!edge || edge.node->end() != Node::End::leaf || edge.node->has_hooks()) continue;
+    if (!edge || edge.node->end() != Node::End::leaf) continue;
     const Tensor leaf = static_cast<const Accumulate&>(*edge.node).leaf();
+    if (edge.node->has_hooks() && !sink.hooks_later(leaf)) continue;
     if (!worth_adding_to(leaf)) continue;
     const Tensor sum = sink.sum_of(leaf);
     if (!can_add_to(sum, leaf)) continue;

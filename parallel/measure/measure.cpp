@@ -32,9 +32,11 @@ std::vector<LayerCost> at_speed_one(const std::vector<std::vector<LayerCost>>& a
   for (WorkerCost& w : workers) w.speed = w.pace > 0 && !alike ? mean / w.pace : 1;
   const auto fastest = std::ranges::max_element(workers, {}, &WorkerCost::speed);
   std::vector<LayerCost> layers = all[static_cast<size_t>(fastest - workers.begin())];
-  for (LayerCost& l : layers)
+  for (LayerCost& l : layers) {
+    l.adding *= fastest->speed;
     for (RowTime* t : {&l.forward, &l.input, &l.weight, &l.backward})
       t->fixed *= fastest->speed, t->per_row *= fastest->speed;
+  }
   return layers;
 }
 

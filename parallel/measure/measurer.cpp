@@ -98,6 +98,7 @@ LayerCost measured(const Value& value, Tensor& few, Tensor& many, int64_t repeat
   cost.input = line(a.input, b.input, few_rows, many_rows);
   cost.weight = line(a.weight, b.weight, few_rows, many_rows);
   cost.backward = line(a.backward, b.backward, few_rows, many_rows);
+  cost.adding = std::max(0.0, (a.adding + b.adding) / 2);
   cost.saved = line(a.saved, b.saved, few_rows, many_rows).per_row;
   cost.working = line(a.working, b.working, few_rows, many_rows).per_row;
   cost.output = static_cast<double>(b.y.nbytes()) / many_rows;

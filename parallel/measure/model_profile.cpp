@@ -28,7 +28,7 @@ void fields(RowTime& t, const F& f) {
 template <class F>
 void fields(LayerCost& l, const F& f) {
   f("name", l.name), f("forward", l.forward), f("input", l.input), f("weight", l.weight),
-      f("backward", l.backward);
+      f("backward", l.backward), f("adding", l.adding);
   f("alone", l.alone);
   f("parameters", l.parameters), f("saved", l.saved), f("working", l.working), f("output", l.output);
   f("time_divided", l.time_divided), f("parameters_divided", l.parameters_divided);
@@ -233,6 +233,7 @@ ModelProfile merge(const std::vector<ModelProfile>& profiles) {
       const LayerCost& b = one.layers[i];
       least(a.forward, b.forward, rows), least(a.input, b.input, rows), least(a.weight, b.weight, rows);
       least(a.backward, b.backward, rows);
+      a.adding = std::min(a.adding, b.adding);
       a.saved = std::max(a.saved, b.saved), a.alone = std::max(a.alone, b.alone);
     }
     for (const WorkerCost& w : one.workers) {

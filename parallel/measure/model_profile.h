@@ -22,6 +22,7 @@ struct LayerCost {
   std::string name;                ///< "transformer_encoder_layer"
   RowTime forward, input, weight;  ///< backward in two parts: the gradients of the input, of the parameters
   RowTime backward;                ///< both at once
+  double adding = 0;               ///< seconds more of a micro-batch whose gradients are added to others
   double alone = 1;                ///< the part of these that it takes while no other worker works
   double parameters = 0;           ///< bytes
   double saved = 0;                ///< bytes that a row leaves for the backward pass, its result among them

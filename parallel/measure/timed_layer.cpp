@@ -7,6 +7,7 @@
 #include "core/memory/backend.h"
 #include "core/memory/cpu_allocator.h"
 #include "core/tensor/creation.h"
+#include "parallel/pipeline/stage/stage_sums.h"
 
 namespace troupe::internal::parallel {
 namespace {
@@ -18,7 +19,7 @@ class Nowhere final : public autograd::Sink {
 
 }  // namespace
 
-TimedLayer time_layer(nn::Layer& layer, const Tensor& x, Backward how) {
+TimedLayer time_layer(nn::Layer& layer, const Tensor& x, Backward how, autograd::Sink* sums) {
   TimedLayer took;
   Tensor in = x.detach();
   if (is_floating(in.dtype())) in.requires_grad_();
@@ -36,7 +37,7 @@ TimedLayer time_layer(nn::Layer& layer, const Tensor& x, Backward how) {
     (void)watch->lap();
     (void)pass.inputs({grad});
     if (!whole) took.input = watch->lap();
-    pass.rest(nowhere);
+    pass.rest(sums ? *sums : nowhere);
     (whole ? took.backward : took.weight) = watch->lap();
   }
   took.y = y.detach();
@@ -51,11 +52,15 @@ TimedLayer time_layer(nn::Layer& layer, const Tensor& x, int64_t repeats) {
   const double working = std::max(0.0, static_cast<double>(take_cpu_peak()) - before - own);
   double saved = time_layer(layer, x, Backward::in_parts).saved;
   TimedLayer mean;
+  troupe::parallel::StageSums sums;
+  (void)time_layer(layer, x, Backward::whole, &sums);
   const auto part = 1 / static_cast<double>(repeats);
   for (int64_t k = 0; k < repeats; ++k) {
     const TimedLayer whole = time_layer(layer, x, Backward::whole);
     const TimedLayer parts = time_layer(layer, x, Backward::in_parts);
+    const TimedLayer adds = time_layer(layer, x, Backward::whole, &sums);
     mean.forward += part * (whole.forward + parts.forward) / 2, mean.backward += part * whole.backward;
+    mean.adding += part * (adds.backward - whole.backward);
     mean.input += part * parts.input, mean.weight += part * parts.weight;
     saved = std::min({saved, whole.saved, parts.saved});
     mean.y = parts.y;

@@ -40,10 +40,11 @@ class StepFormulas {
       const double part = model_.part(l, l.time_divided) / speed;
       const RowTime input = cuts_passes_ ? l.input : RowTime{}, weight = cuts_passes_ ? l.weight : l.backward;
       t.forward += l.forward.of(rows) * part, t.input += input.of(rows) * part;
-      t.weight += weight.of(rows) * part;
+      const double adding = l.adding * (model_.micro_batches() - 1) / model_.micro_batches();
+      t.weight += (weight.of(rows) + adding) * part;
       const double less = part * (1 - l.alone);
       saved.forward += l.forward.of(rows) * less, saved.input += input.of(rows) * less;
-      saved.weight += weight.of(rows) * less;
+      saved.weight += (weight.of(rows) + adding) * less;
       sums += model_.exchanges(l, replica, s), copies += model_.over_copies(l, replica, s);
       if (l.sums) sums += static_cast<double>(l.sums) * model_.over_ranks(l.output * rows, replica, s);
     }
@@ -60,22 +61,27 @@ class StepFormulas {
     return cost;
   }
 
-  // Seconds of the sums of a stage's gradients, bucket by bucket, when its last pass is over: Pipelines begin
-  // then.
-  double summed(size_t s) const {
+  // Seconds from the end of a stage's last pass to that of the sums of its gradients. A bucket goes as soon
+  // as the pass has come by its layers, where the stage waits for nobody in that pass.
+  double summed(int64_t replica, size_t s) const {
     if (layout_.dp < 2 || (layout_.shard == Shard::all && layout_.reduce == Per::use)) return 0;
     const bool cuts = layout_.shard == Shard::gradients || layout_.shard == Shard::all;
     const Collective c = cuts ? Collective::reduce_scatter : Collective::all_reduce;
+    const bool waits = !cuts_passes_ && (layout_.ranks() > 1 || layout_.shard == Shard::all);
+    const bool under = !waits && sums_lie_under(s);
     const BucketSizes sizes;
     auto limit = static_cast<double>(sizes.first);
-    double bucket = 0, took = 0;
+    double left = 0, bucket = 0;
+    for (size_t i = model_.begin(s); i < model_.end(s); ++i) left += under ? last_pass(replica, s, i) : 0;
+    double end = -left;
     for (size_t i = model_.end(s); i-- > model_.begin(s);) {
       bucket += model_.parameters_of(model_.layer(i));
+      left -= under ? last_pass(replica, s, i) : 0;
       if (bucket < limit && i > model_.begin(s)) continue;
-      took += model_.over_replicas(c, bucket, s);
+      end = std::max(end, -left) + model_.over_replicas(c, bucket, s);
       bucket = 0, limit = static_cast<double>(sizes.others);
     }
-    return took;
+    return std::max(0.0, end);
   }
   // Parameters that a step leaves in pieces are gathered behind it.
   double gathered_after(size_t s) const {
@@ -88,6 +94,12 @@ class StepFormulas {
   }
 
  private:
+  // Seconds in which the last pass of a step goes by a layer, back.
+  double last_pass(int64_t replica, size_t s, size_t i) const {
+    const LayerCost& l = model_.layer(i);
+    const RowTime& back = cuts_passes_ ? l.weight : l.backward;
+    return back.of(model_.rows(replica)) * model_.part(l, l.time_divided) / model_.speed(replica, s);
+  }
   bool sums_lie_under(size_t s) const { return has_free_cores_ || model_.between_hosts(s); }
   // Each part is gathered under the one before it; the first under nothing.
   void add_gathers(size_t s, StageTimes& t) const {
@@ -183,7 +195,7 @@ double least_step(const ModelProfile& profile, const PlannedWorkers& workers, co
   double most = 0;
   for (size_t s = 0; s < model.stages(); ++s) {
     const StageTimes t = f.stage(0, s).alone;
-    most = std::max(most, model.micro_batches() * (t.forward + t.input + t.weight) + f.summed(s) +
+    most = std::max(most, model.micro_batches() * (t.forward + t.input + t.weight) + f.summed(0, s) +
                               f.optimizer(0, s) + f.gathered_after(s));
   }
   return most;
@@ -230,7 +242,7 @@ LayoutCost cost_of_replica(const CutModel& model, int64_t replica,
   size_t last = 0;
   double behind = 0;
   for (size_t s = 0; s < stages.size(); ++s) {
-    const double summed = f.summed(s);
+    const double summed = f.summed(replica, s);
     const double all = end[s] + summed + f.optimizer(replica, s) + f.gathered_after(s);
     if (all > cost.step) cost.step = all, last = s, behind = summed;
     cost.sent = std::max(cost.sent, sent_by_stage(model, replica, s));
