@@ -173,12 +173,9 @@ Future<void> ReducerState::told(size_t index, const std::shared_ptr<autograd::Pa
 }
 
 PassPlan ReducerState::plan_of_step(uint64_t step, double share) const {
-  // One that is alone has all rows, whatever they count for.
-  const double own = group.size() == 1 ? 1 : share;
-  check_even(own, 1);
+  check_even(share, 1);
   return {.reduces = !accumulates(frame().context),
-          .own = own,
-          .per_row = own / share,
+          .own = share,
           .tag = fmt::format("{}/step {}", name(), step)};
 }
 

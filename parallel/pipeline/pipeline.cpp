@@ -342,6 +342,7 @@ std::shared_ptr<Pipeline::Run> Pipeline::prepare(std::vector<Value> batch, const
                      .recompute = {},
                      .weights = run->weights,
                      .total = share.value_or(run->total),
+                     .shares = share.has_value(),
                      .loss_scale = options.loss_scale,
                      .slices = options_.slices,
                      .batch = {},

@@ -256,6 +256,7 @@ Task<void> Runner::commit(Running& run) {
     const StageActor& stage = setup_.chunks[c];
     orders[c].id = {setup_.pipeline, run.order.step, stage_of(c), 0};
     if (run.order.record) orders[c].replicas = stage.replicas, orders[c].weight = run.order.total;
+    orders[c].shares = run.order.shares;
     if (stage.ties.empty() || !run.order.record) continue;
     for (const Tie& tie : stage.ties) orders[c].names.push_back(tie.name);
     SumsOrder sums{orders[c].id, orders[c].names};
@@ -367,7 +368,7 @@ Task<void> Runner::backward(Running& run, Done& done) {
       run.order.weights.at(static_cast<size_t>(m)) * (run.order.loss_scale > 0 ? run.order.loss_scale : 1);
   order.whole = whole;
   order.carries = to.carries, order.slices = run.order.slices;
-  order.replicas = to.replicas, order.total = run.order.total;
+  order.replicas = to.replicas, order.total = run.order.total, order.shares = run.order.shares;
   order.count = static_cast<int64_t>(run.order.weights.size());
   order.meeting = meeting_of(setup_.joint, order.id);
   for (const Tie& tie : to.ties) order.tied.push_back(tie.name);

@@ -29,6 +29,7 @@ struct RunnerStep {
   std::vector<bool> recompute;                ///< by micro-batch
   std::vector<double> weights;                ///< of the micro-batches' losses
   double total = 1;                           ///< what they count for, beside those of other replicas
+  bool shares = false;                        ///< as in CommitOrder
   double loss_scale = 0;                      ///< as in StepOptions
   int64_t slices = 1;                         ///< as in PipelineOptions
   std::vector<Value> batch;                   ///< by micro-batch; for stage 0, else empty

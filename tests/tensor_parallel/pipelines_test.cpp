@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <set>
 #include <thread>
 
@@ -161,6 +162,45 @@ TEST_CASE("a stage that fails when the same stage of another replica sums alread
       refused([&] { step.get(); }, "out of luck", ErrorKind::failed);
     }
     CHECK(loss() == before);
+  }
+}
+
+TEST_CASE(
+    "pipelines that are replicas by themselves learn from the mean of all rows, and may run on their own") {
+  const auto cluster = Cluster::in_process(7, hosting<Held>());
+  const auto spawn = [&](std::vector<Place> where) {
+    return parallel::spawn<Held>(cluster->here(), Mesh(*cluster, {{"pp", 2}}, std::move(where))).actors();
+  };
+  const std::vector<std::vector<RRef<Held>>> towers{spawn({1, 2}), spawn({3, 4}), spawn({5, 6})};
+  const std::vector<Group> replicas{Group({towers[0][0], towers[1][0]}), Group({towers[0][1], towers[1][1]})};
+  std::deque<parallel::Pipeline> pipelines;
+  for (size_t t = 0; t < 3; ++t)
+    pipelines.emplace_back(
+        cluster->here(),
+        std::vector{parallel::stage<&Held::forward>(towers[t][0]),
+                    parallel::stage<&Held::forward>(towers[t][1]).with_loss<&Held::loss>()},
+        parallel::PipelineOptions{.micro_batches = 2, .replicas = t < 2 ? replicas : std::vector<Group>()});
+  for (size_t s = 0; s < 2; ++s)
+    nn::load_remote_state_dict(towers[2][s], nn::remote_state_dict(towers[0][s]).get()).get();
+  std::vector<AnyRef> both{towers[0][0], towers[0][1], towers[1][0], towers[1][1]},
+      one{towers[2][0], towers[2][1]};
+  optim::Distributed<optim::SGD> of_both(both, {.lr = 0.5}), of_one(one, {.lr = 0.5});
+  Generator generator{7};
+  const Tensor x = ops::randn({8, 4}, generator), y = ops::randn({8, 4}, generator);
+  for (int step = 0; step < 3; ++step) {
+    CAPTURE(step);
+    (void)pipelines[step == 1].forward(Value(x));  // one of them counts more than the other
+    double loss;
+    {
+      autograd::Context context(*cluster);
+      const auto first = pipelines[0].step_async(Value(x.slice(0, 0, 6)), Value(y.slice(0, 0, 6))),
+                 second = pipelines[1].step_async(Value(x.slice(0, 6, 8)), Value(y.slice(0, 6, 8)));
+      loss = (6 * first.get().loss + 2 * second.get().loss) / 8;
+      of_both.step(context);
+    }
+    autograd::Context context(*cluster);
+    CHECK(loss == Approx(pipelines[2].step(Value(x), Value(y)).loss).epsilon(1e-5));
+    of_one.step(context);
   }
 }
 

@@ -1,4 +1,5 @@
-// BatchNorm and InstanceNorm in a stage: running statistics move by the whole batch of a step, not by each micro-batch.
+// BatchNorm and InstanceNorm in a stage: running statistics move by the whole batch of a step, not by each
+// micro-batch.
 #pragma once
 #include <utility>
 #include <vector>

@@ -46,6 +46,7 @@ struct BackwardOrder {
   int64_t slices = 1;
   std::string replicas;  ///< as in CommitOrder, and its weight
   double total = 1;
+  bool shares = false;
   int64_t count = 0;              ///< of the step's micro-batches
   uint64_t meeting = 0;           ///< of its pass, if it has one of its own (backward_meeting())
   std::vector<std::string> tied;  ///< parameters of which other stages have copies
@@ -63,6 +64,7 @@ struct CommitOrder {
   Tensors sums;          ///< in place of the own ones of these parameters
   std::string replicas;  ///< that the actor sums its gradients with (StageActor::replicas)
   double weight = 1;     ///< of its own
+  bool shares = false;   ///< the weights of all add up to 1, and the step has the same number in all
 };
 
 }  // namespace troupe::parallel

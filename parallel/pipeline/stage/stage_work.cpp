@@ -294,7 +294,8 @@ void meet_replicas(const BackwardOrder& order) {
   Step& step = step_of(order.id);
   if (order.replicas.empty() || step.count) return;
   step.replicas = order.replicas, step.rows = order.total, step.count = order.count;
-  if (order.tied.empty()) step.reduction = replica_of(step.replicas).begin_step(order.id.step, step.rows);
+  if (order.shares && order.tied.empty())
+    step.reduction = replica_of(step.replicas).begin_step(order.id.step, step.rows);
 }
 
 Task<Tensors> input_gradients(Actor& actor, BackwardOrder order) {
@@ -407,6 +408,10 @@ void end(const WorkId& id, bool keep) {
 Task<void> reduce(Step step, CommitOrder order) {
   const auto& replicas = replica_of(order.replicas);
   StageSums& sums = step.sums;
+  if (!order.shares) {
+    const auto reducing = replicas->reduce(std::move(sums.leaves), std::move(sums.grads), order.weight);
+    co_return co_await reducing;
+  }
   if (!step.reduction) step.reduction = replicas.begin_step(order.id.step, order.weight);
   if (!step.reduction) {
     const auto reducing =
