@@ -174,9 +174,8 @@ Future<void> ReducerState::told(size_t index, const std::shared_ptr<autograd::Pa
 
 PassPlan ReducerState::plan_of_step(uint64_t step, double share) const {
   check_even(share, 1);
-  return {.reduces = !accumulates(frame().context),
-          .own = share,
-          .tag = fmt::format("{}/step {}", name(), step)};
+  return {
+      .reduces = !accumulates(frame().context), .own = share, .tag = fmt::format("{}/step {}", name(), step)};
 }
 
 void ReducerState::check_even(double rows, double all) const {
