@@ -168,12 +168,12 @@ Tensor GradientReducer::take_waiting(const Tensor& parameter) const {
   return {};
 }
 
-Accumulation GradientReducer::accumulate_as(std::optional<double> rows) const {
+Accumulation GradientReducer::accumulate_as(std::optional<double> rows, TakesGradient takes) const {
   const uint64_t context = frame().context;
   if (!context)
     throw_invalid(std::string(kOfReducer) +
                   "accumulate() is for the passes of a context, and no autograd::Context is active here");
-  state_->set_accumulating(context, true, rows);
+  state_->set_accumulating(context, true, rows, std::move(takes));
   return Accumulation([state = state_, context] { state->set_accumulating(context, false); });
 }
 

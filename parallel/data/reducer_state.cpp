@@ -141,6 +141,10 @@ Future<void> ReducerState::told(size_t index, const std::shared_ptr<autograd::Pa
     by_all = said.defined();
     if (by_all) call = static_cast<uint64_t>(said.item());
   }
+  if (const TakesGradient takes = takes_in(pass->context())) {
+    if (index < parameters.size()) takes(parameters[index], pass->take(parameters[index]));
+    return {};
+  }
   std::shared_ptr<PassReduction> reduction;
   bool is_new;
   {
@@ -170,6 +174,12 @@ Future<void> ReducerState::told(size_t index, const std::shared_ptr<autograd::Pa
   if (!by_all && reduction->reduces() && group.size() > 1) refuse_pass_of_one();
   reduction->told(index);
   return end;
+}
+
+TakesGradient ReducerState::takes_in(uint64_t context) const {
+  const Lock lock(mutex_);
+  const auto now = accumulating_.find(context);
+  return now == accumulating_.end() ? TakesGradient() : now->second.takes;
 }
 
 PassPlan ReducerState::plan_of_step(uint64_t step, double share) const {

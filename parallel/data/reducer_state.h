@@ -79,15 +79,17 @@ class ReducerState : public std::enable_shared_from_this<ReducerState> {
   /// What the others are told then. Empty: of a member that is lost, they hear by themselves.
   std::optional<Error> told_of(const Error& why) const;
 
-  /// `rows`: as in accumulate_rows().
-  void set_accumulating(uint64_t context, bool on, std::optional<double> rows = {}) {
+  /// `rows`, `takes`: of accumulate_rows() and hand_on().
+  void set_accumulating(uint64_t context, bool on, std::optional<double> rows = {},
+                        TakesGradient takes = {}) {
     const internal::Lock lock(mutex_);
     auto& now = accumulating_[context];
     if (on)
-      ++now.scopes, now.rows = rows;
+      ++now.scopes, now.rows = rows, now.takes = std::move(takes);
     else if (--now.scopes == 0)
       accumulating_.erase(context);
   }
+  TakesGradient takes_in(uint64_t context) const;
   bool accumulates(uint64_t context) const {
     const internal::Lock lock(mutex_);
     return accumulating_.contains(context);
@@ -151,6 +153,7 @@ class ReducerState : public std::enable_shared_from_this<ReducerState> {
   struct Accumulating {
     int scopes = 0;
     std::optional<double> rows = {};  // of passes that are none of backward() or reduce()
+    TakesGradient takes = {};
   };
   const ReducerNames::Use use_;
 

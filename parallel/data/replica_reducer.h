@@ -35,6 +35,10 @@ class ReplicaReducer {
   /// Accumulates, as accumulate(), a pass that is none of backward() or reduce(), of whose rows the reduce()
   /// after it takes the mean with its own.
   troupe::parallel::Accumulation accumulate_rows(double rows) const { return reducer_.accumulate_as(rows); }
+  /// A pass that is none of backward() or reduce() hands its gradients on, in the mailbox of the actor.
+  troupe::parallel::Accumulation hand_on(troupe::parallel::TakesGradient takes) const {
+    return reducer_.accumulate_as(0, std::move(takes));
+  }
   /// What passes under accumulate_rows() have left for a parameter, times their rows, which then waits no
   /// more. Undefined: nothing.
   Tensor take_waiting(const Tensor& parameter) const { return reducer_.take_waiting(parameter); }

@@ -57,15 +57,19 @@ StepReduction::~StepReduction() {
 
 bool StepReduction::expects(const Tensor& leaf) const { return expected_.contains(leaf.impl()); }
 
-void StepReduction::told(const Tensor& leaf, Tensor gradient) {
+void StepReduction::told(const Tensor& leaf, Tensor sum, Tensor seen) {
+  const NoGradGuard guard;
   const size_t index = expected_.extract(leaf.impl()).mapped();
-  if (gradient.defined()) {
-    const NoGradGuard guard;
-    Tensors own{std::move(gradient)};
+  if (sum.defined()) {
+    Tensors own{std::move(sum)};
     leaf.gradient_edge().node->run_hooks(own);
-    gradient = std::move(own[0]);
+    sum = std::move(own[0]);
   }
-  gradients_->bring(std::move(gradient));
+  if (sum.defined() && seen.defined())
+    sum = internal::autograd::sum_gradients(std::move(sum), std::move(seen));
+  else if (seen.defined())
+    sum = std::move(seen);
+  gradients_->bring(std::move(sum));
   tell(index);
 }
 

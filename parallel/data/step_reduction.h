@@ -24,8 +24,9 @@ class StepReduction {
   ~StepReduction();
   /// Whether this is one of the parameters, that it was not told of.
   bool expects(const Tensor& leaf) const;
-  /// This is all that the step has for the leaf, which it expects; undefined: nothing.
-  void told(const Tensor& leaf, Tensor gradient);
+  /// This is all that the step has for the leaf, which it expects: a sum that no hook of the leaf has seen,
+  /// and one that they have. Undefined: nothing.
+  void told(const Tensor& leaf, Tensor sum, Tensor seen = {});
   /// What nothing was told of has no gradient here. The sums are then in the context of the call.
   Task<void> end();
 

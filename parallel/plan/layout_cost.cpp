@@ -62,12 +62,12 @@ class StepFormulas {
   }
 
   // Seconds from the end of a stage's last pass to that of the sums of its gradients. A bucket goes as soon
-  // as the pass has come by its layers, where the stage waits for nobody in that pass.
+  // as the pass has come by its layers; parts that are gathered wait for the end.
   double summed(int64_t replica, size_t s) const {
     if (layout_.dp < 2 || (layout_.shard == Shard::all && layout_.reduce == Per::use)) return 0;
     const bool cuts = layout_.shard == Shard::gradients || layout_.shard == Shard::all;
     const Collective c = cuts ? Collective::reduce_scatter : Collective::all_reduce;
-    const bool waits = !cuts_passes_ && (layout_.ranks() > 1 || layout_.shard == Shard::all);
+    const bool waits = !cuts_passes_ && layout_.shard == Shard::all;
     const bool under = !waits && sums_lie_under(s);
     const BucketSizes sizes;
     auto limit = static_cast<double>(sizes.first);

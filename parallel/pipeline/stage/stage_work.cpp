@@ -298,6 +298,21 @@ void meet_replicas(const BackwardOrder& order) {
     step.reduction = replica_of(step.replicas).begin_step(order.id.step, step.rows);
 }
 
+// Gradients of a pass that leaves the actor, or waits. The last one of a step hands them on as they come;
+// those of others wait for the sums.
+Accumulation of_pass(const BackwardOrder& order) {
+  const Step& step = step_of(order.id);
+  const auto& replicas = replica_of(order.replicas);
+  if (!step.reduction || step.micro_batches_done + 1 < step.count)
+    return replicas.accumulate_rows(order.total);
+  return replicas.hand_on([id = order.id](const Tensor& parameter, Tensor gradient) {
+    Step& last = step_of(id);
+    if (!last.reduction || !last.reduction->expects(parameter))
+      throw_error(ErrorKind::failed, "[pipeline] a parameter has gradients of two passes at a time");
+    last.reduction->told(parameter, last.sums.take(parameter), std::move(gradient));
+  });
+}
+
 Task<Tensors> input_gradients(Actor& actor, BackwardOrder order) {
   Live& live = live_of(order.id);
   if (live.rest)
@@ -336,8 +351,8 @@ Task<Tensors> input_gradients(Actor& actor, BackwardOrder order) {
   // The stage asks other actors: a pass of the context goes there, and cannot be put off in parts.
   Live whole = std::move(live);
   live = {};
-  std::optional<Accumulation> later;  // the replicas sum what the pass leaves when the step commits
-  if (!order.replicas.empty()) later.emplace(replica_of(order.replicas).accumulate_rows(order.total));
+  std::optional<Accumulation> replicas;
+  if (!order.replicas.empty()) replicas.emplace(of_pass(order));
   set_tied_apart(actor, order);
   const auto passing = internal::autograd::backward_meeting(roots, grads, order.meeting);
   co_await passing;
