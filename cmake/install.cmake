@@ -60,7 +60,7 @@ endfunction()
 # troupe_products(static|shared TYPE): both are of the same objects; one is installed unless asked otherwise.
 function(troupe_products kind type)
   troupe_product(troupe_${kind} ${type} troupe PUBLIC_LINK Threads::Threads
-    LINK fmt::fmt spdlog::spdlog DNNL::dnnl CapnProto::capnp OpenSSL::SSL OpenSSL::Crypto CAF::core ZLIB::ZLIB ${TROUPE_ICU_LIBRARIES} ${cuda_libraries}
+    LINK fmt::fmt spdlog::spdlog DNNL::dnnl CapnProto::capnp OpenSSL::SSL OpenSSL::Crypto CAF::core ZLIB::ZLIB ${TROUPE_DATA_LIBRARIES} ${TROUPE_ICU_LIBRARIES} ${cuda_libraries}
     OBJECTS core ops net autograd actors nn optim data rref autograd_distributed collective parallel llm troupe)
   set_target_properties(troupe_${kind} PROPERTIES OUTPUT_NAME troupe)
   if(TROUPE_CUDA)  # of an archive the linker takes what it is asked for
@@ -120,6 +120,13 @@ install(FILES ${PROJECT_BINARY_DIR}/TroupeConfig.cmake ${PROJECT_BINARY_DIR}/Tro
               ${PROJECT_SOURCE_DIR}/cmake/coroutines.cmake ${PROJECT_SOURCE_DIR}/cmake/coroutine_probe.cpp
         DESTINATION ${package_folder} COMPONENT common)
 file(RELATIVE_PATH TROUPE_PC_INCLUDE ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_FULL_INCLUDEDIR})
+set(TROUPE_PC_DATA)
+if(TROUPE_ARCHIVE)
+  string(APPEND TROUPE_PC_DATA " libarchive")
+endif()
+if(TROUPE_PICTURES)
+  string(APPEND TROUPE_PC_DATA " libpng libjpeg")
+endif()
 set(TROUPE_PC_ICU)
 if(TROUPE_ICU)
   set(TROUPE_PC_ICU " icu-i18n icu-uc")

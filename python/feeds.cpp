@@ -10,8 +10,10 @@
 #include <memory>
 
 #include "core/base/error.h"
+#include "data/streams/array_rows.h"
 #include "data/streams/feed.h"
 #include "python/conversion.h"
+#include "script/feeds.h"
 
 namespace troupe::python {
 namespace {
@@ -124,19 +126,24 @@ void open_feeds(nb::module_& m) {
                                     .c_str());
         return conversion_of(Value(s.source->read(number)));
       });
-  m.def("token_windows", [](const std::vector<std::string>& files, int64_t context, int bytes) {
-    return SourceObject{datasets::token_windows(files, {.context = context, .bytes = bytes})};
+  m.def("source", [](const std::string& name, nb::args args, nb::kwargs kwargs) {
+    ValueList positional = values_of(args);
+    ValueMap named = values_of(kwargs);
+    const nb::gil_scoped_release free;
+    return SourceObject{script::source_of(name, std::move(positional), std::move(named))};
   });
-  m.def("json_lines",
-        [](const std::vector<std::string>& files) { return SourceObject{datasets::json_lines(files)}; });
+  m.def("side_by_side", [](const std::vector<SourceObject>& sources) {
+    std::vector<datasets::SourcePtr> all;
+    for (const SourceObject& s : sources) all.push_back(s.source);
+    return SourceObject{datasets::side_by_side(all)};
+  });
   m.def("mixed_sources", [](const std::vector<std::pair<SourceObject, double>>& parts, int64_t size) {
     std::vector<datasets::Part> all;
     for (const auto& [source, weight] : parts) all.push_back({source.source, weight});
     return SourceObject{datasets::mixed(all, size)};
   });
-  m.def("source_of", [](const Tensor& x, const Tensor& y) {
-    return SourceObject{datasets::in_memory({x, y})};
-  });
+  m.def("source_of",
+        [](const Tensor& x, const Tensor& y) { return SourceObject{datasets::in_memory({x, y})}; });
   nb::class_<FeedObject>(m, "Feed")
       .def("next", next_batch)
       .def("end", &FeedObject::end)

@@ -1,6 +1,7 @@
 #include "script/catalog.h"
 
 #include "data/datasets/set_catalog.h"
+#include "data/streams/source_catalog.h"
 #include "nn/make.h"
 #include "optim/optim.h"
 #include "optim/optimizer_catalog.h"
@@ -23,6 +24,7 @@ const std::vector<Section>& catalog() {
       {"optim", "Optimizers", copied(optim::optimizers())},
       {"optim", "Schedules of the learning rate", copied(optim::schedules())},
       {"data", "Data sets", copied(datasets::sets())},
+      {"data", "Sources larger than memory", copied(datasets::sources())},
   };
   return sections;
 }

@@ -28,6 +28,8 @@ VENDOR = [
     (r"nanobind/|Python\.h", [r"python/"]),
     (r"unicode/", [r"llm/text_pieces\.cpp"]),
     (r"zlib\.h", [r"data/", r"tests/data/"]),
+    (r"archive(_entry)?\.h", [r"data/formats/"]),
+    (r"png\.h|jpeglib\.h|jerror\.h", [r"data/formats/"]),
     (r"CLI/", [r"tools/", r"examples/", r"bench/"]),
     (r"spdlog/", [r"core/base/log\.cpp"]),
     (r"nlohmann/", [r"tools/", r"tests/", r"bench/", r"data/", r"examples/", r"troupe/watch/", r"llm/"]),

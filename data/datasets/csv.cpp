@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <set>
@@ -19,31 +18,6 @@ namespace troupe::datasets {
 namespace {
 
 constexpr size_t kMaxClasses = 65'536;
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
-
-// All of `text` as a number; false if it is none, or too large.
-template <class T>
-bool number(std::string_view text, T& value) {
-  text = trimmed(text);
-  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if constexpr (std::is_floating_point_v<T>) {
-    if (error == std::errc::result_out_of_range && stop == end) {
-      long double wide = 1;  // too small for T is 0, or nearly
-      if (std::from_chars(text.data(), end, wide).ec != std::errc()) return false;
-      value = static_cast<T>(wide);
-      return std::abs(wide) < 1;
-    }
-    if (error == std::errc() && !std::isfinite(value)) return false;
-  }
-  return error == std::errc() && stop == end;
-}
 
 std::string list(const std::vector<std::string>& names) {
   std::string out;
@@ -65,7 +39,7 @@ CsvReader::CsvReader(const std::string& path, CsvOptions options)
   if (!records_.next(fields_)) throw_invalid("[csv] " + path + ": is empty, expected a CSV file");
   if (options_.header) {
     header_ = fields_;
-    for (std::string& name : header_) name = trimmed(name);
+    for (std::string& name : header_) name = csv_trimmed(name);
   } else {
     for (size_t i = 0; i < fields_.size(); ++i) header_.push_back(std::to_string(i));
     pending_ = true;
@@ -114,7 +88,7 @@ bool CsvReader::next_record() {
 
 bool CsvReader::is_missing(const std::string& text) const {
   const auto& texts = options_.missing_texts;
-  return std::find(texts.begin(), texts.end(), trimmed(text)) != texts.end();
+  return std::find(texts.begin(), texts.end(), csv_trimmed(text)) != texts.end();
 }
 
 std::string CsvReader::column_text(size_t column) const {
@@ -126,14 +100,14 @@ int64_t CsvReader::label() const {
   const std::string& text = fields_[label_];
   const auto& classes = options_.classes;
   if (!classes.empty()) {
-    const auto at = std::find(classes.begin(), classes.end(), trimmed(text));
+    const auto at = std::find(classes.begin(), classes.end(), csv_trimmed(text));
     if (at == classes.end())
       records_.fail(column_text(label_) + ": unknown label " + in_quotes(text) + ", expected one of " +
                     list(classes));
     return at - classes.begin();
   }
   int64_t value;
-  if (!number(text, value) || value < 0)
+  if (!csv_number(text, value) || value < 0)
     records_.fail(
         column_text(label_) + ": the label " + in_quotes(text) +
         " is no whole number from 0; for texts, set CsvOptions::classes (csv_classes collects them)");
@@ -162,7 +136,7 @@ CsvTable CsvReader::read_as(int64_t rows) {
                         "); CsvOptions::missing says what to do then");
         skip = options_.missing == Missing::skip_row;
         if (!skip) value = static_cast<T>(options_.fill);
-      } else if (!number(text, value)) {
+      } else if (!csv_number(text, value)) {
         records_.fail(column_text(columns_[i]) + ": " + in_quotes(text) + " is no " +
                       (std::is_integral_v<T> ? "whole number" : "finite number") + " that fits " +
                       std::string(name(dtype_of<T>)));
@@ -197,7 +171,7 @@ std::vector<std::string> csv_classes(const std::string& path, CsvOptions options
   std::set<std::string, std::less<>> found;
   while (reader.next_record()) {
     const std::string& text = reader.fields_[reader.label_];
-    if (!reader.is_missing(text)) found.emplace(trimmed(text));
+    if (!reader.is_missing(text)) found.emplace(csv_trimmed(text));
     if (found.size() > kMaxClasses)
       reader.records_.fail(reader.column_text(reader.label_) + " has more than " +
                            std::to_string(kMaxClasses) + " different texts: no column of classes");

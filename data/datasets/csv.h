@@ -46,7 +46,8 @@ struct CsvTable {
   Dataset dataset() const { return {values, labels}; }
 };
 
-/// Reads a file a part at a time, holding one record and the rows asked for. Not synchronized.
+/// Reads a file, gzip and zstd data too, a part at a time, holding one record and the rows asked for. Not
+/// synchronized.
 class CsvReader {
  public:
   /// `invalid`, naming what there is: no regular file, an empty one, a column that is not there or repeats.

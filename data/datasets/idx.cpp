@@ -1,16 +1,13 @@
-// Reads IDX: a byte source (plain or inflating), a header check, then exactly the declared bytes.
+// Reads IDX: a header check, then exactly the declared bytes.
 #include "data/datasets/idx.h"
-
-#include <zlib.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 
 #include "core/base/error.h"
 #include "core/tensor/creation.h"
+#include "data/formats/byte_stream.h"
 #include "data/formats/file.h"
 
 namespace troupe::datasets {
@@ -19,8 +16,6 @@ namespace {
 constexpr uint64_t kMaxValues = uint64_t{4} << 30;
 constexpr size_t kFirstBlock = size_t{1}
                                << 20;  // what a gzipped file may make us allocate before it delivers
-
-constexpr uint8_t kGzip[] = {0x1f, 0x8b};  // of gzip
 
 std::string hex(unsigned byte) {
   char text[8];
@@ -32,124 +27,6 @@ std::string hex(unsigned byte) {
                        ErrorKind kind = ErrorKind::invalid) {
   throw_error(kind, "[idx] " + path + ": " + what);
 }
-
-// The bytes of a file after inflation, if it is gzipped.
-class Source {
- public:
-  explicit Source(const std::string& path) : path_(path), file_(open_regular(path, "idx", "an IDX file")) {
-    refill();
-    if (size_ == 0) fail(path_, "is empty, expected an IDX file");
-    gzipped_ = size_ >= 2 && in_[0] == kGzip[0] && in_[1] == kGzip[1];
-    if (!gzipped_) return;
-    if (inflateInit2(&stream_, 16 + MAX_WBITS) != Z_OK) throw std::bad_alloc();
-    stream_.next_in = in_.data();
-    stream_.avail_in = static_cast<unsigned>(size_);
-  }
-  ~Source() {
-    if (gzipped_) inflateEnd(&stream_);
-  }
-  Source(const Source&) = delete;
-  Source& operator=(const Source&) = delete;
-
-  bool gzipped() const { return gzipped_; }
-  /// Bytes delivered so far.
-  uint64_t offset() const { return offset_; }
-
-  /// Up to `count` bytes; fewer only at the end of the data, which for gzip has then passed its checksum.
-  size_t read(uint8_t* out, size_t count) {
-    const size_t got = gzipped_ ? inflate_some(out, count) : copy_some(out, count);
-    offset_ += got;
-    return got;
-  }
-
- private:
-  void refill() {
-    consumed_ += size_;
-    size_ = std::fread(in_.data(), 1, in_.size(), file_.get());
-    at_ = 0;
-    if (std::ferror(file_.get())) fail(path_, std::string("cannot be read: ") + std::strerror(errno));
-  }
-
-  size_t copy_some(uint8_t* out, size_t count) {
-    size_t got = 0;
-    while (got < count) {
-      if (at_ == size_) refill();
-      if (size_ == 0) break;
-      const size_t n = std::min(count - got, size_ - at_);
-      std::memcpy(out + got, in_.data() + at_, n);
-      at_ += n, got += n;
-    }
-    return got;
-  }
-
-  size_t inflate_some(uint8_t* out, size_t count) {
-    size_t got = 0;
-    while (got < count && !ended_) {
-      if (stream_.avail_in == 0) {
-        refill();
-        if (size_ == 0)
-          fail(path_, "gzip data cut short at byte " + std::to_string(consumed_) + ", after " +
-                          std::to_string(offset_ + got) + " inflated bytes");
-        stream_.next_in = in_.data();
-        stream_.avail_in = static_cast<unsigned>(size_);
-      }
-      const auto step = static_cast<unsigned>(std::min<size_t>(count - got, size_t{1} << 30));
-      stream_.next_out = out + got;
-      stream_.avail_out = step;
-      const int status = inflate(&stream_, Z_NO_FLUSH);
-      got += step - stream_.avail_out;
-      if (status == Z_STREAM_END) {
-        ended_ = !next_member();
-      } else if (status == Z_MEM_ERROR) {
-        throw std::bad_alloc();
-      } else if (status != Z_OK && status != Z_BUF_ERROR) {
-        fail(path_, "broken gzip data near byte " + std::to_string(compressed_offset()) + ", after " +
-                        std::to_string(offset_ + got) + " inflated bytes" +
-                        (stream_.msg ? std::string(": ") + stream_.msg : ""));
-      }
-    }
-    return got;
-  }
-
-  // Whether gzipped data follow gzipped data: a file may hold any number of them, one after the other.
-  bool next_member() {
-    const uint64_t end = compressed_offset();
-    uint8_t head[2];
-    size_t got = 0;
-    for (; got < 2; ++got) {
-      if (stream_.avail_in == 0) {
-        refill();
-        if (size_ == 0) break;
-        stream_.next_in = in_.data();
-        stream_.avail_in = static_cast<unsigned>(size_);
-      }
-      head[got] = *stream_.next_in++, --stream_.avail_in;
-    }
-    if (got == 0) return false;
-    if (got < 2 || head[0] != kGzip[0] || head[1] != kGzip[1])
-      fail(path_, "bytes after the end of the gzip data, at byte " + std::to_string(end) +
-                      ", expected none or more gzip data");
-    if (inflateReset(&stream_) != Z_OK) throw std::bad_alloc();
-    // The two bytes may come from different blocks of the file, so they are given again from here.
-    Bytef* const in = stream_.next_in;
-    const uInt left = stream_.avail_in;
-    stream_.next_in = head, stream_.avail_in = 2, stream_.avail_out = 0;
-    inflate(&stream_, Z_NO_FLUSH);
-    stream_.next_in = in, stream_.avail_in = left;
-    return true;
-  }
-
-  uint64_t compressed_offset() const { return consumed_ + size_ - stream_.avail_in; }
-
-  const std::string& path_;
-  OpenFile file_;
-  std::array<uint8_t, 1 << 16> in_;
-  size_t size_ = 0, at_ = 0;
-  uint64_t consumed_ = 0;  // file bytes before in_
-  uint64_t offset_ = 0;
-  z_stream stream_{};
-  bool gzipped_ = false, ended_ = false;
-};
 
 void check_type(const std::string& path, unsigned type) {
   const char* known = nullptr;
@@ -178,13 +55,14 @@ void check_type(const std::string& path, unsigned type) {
   fail(path, "element type " + hex(type) + " at byte 2, expected 0x08 (uint8)");
 }
 
-Shape read_header(const std::string& path, Source& source) {
+Shape read_header(const std::string& path, ByteStream& source) {
   std::array<uint8_t, 4 + 4 * kMaxDims> bytes;
   auto need = [&](uint8_t* at, size_t count, const std::string& of) {
     const uint64_t from = source.offset();
-    if (source.read(at, count) != count)
-      fail(path, "ends at byte " + std::to_string(source.offset()) + " in the header, expected " + of +
-                     " up to byte " + std::to_string(from + count));
+    if (source.read(at, count) == count) return;
+    if (source.offset() == 0) fail(path, "is empty, expected an IDX file");
+    fail(path, "ends at byte " + std::to_string(source.offset()) + " in the header, expected " + of +
+                   " up to byte " + std::to_string(from + count));
   };
   need(bytes.data(), 4, "the magic number");
   for (int i = 0; i < 2; ++i)
@@ -214,7 +92,8 @@ Shape read_header(const std::string& path, Source& source) {
 }  // namespace
 
 Idx read_idx(const std::string& path) {
-  Source source(path);
+  const auto stream = ByteStream::open(path, "idx", "an IDX file");
+  ByteStream& source = *stream;
   Idx idx;
   idx.shape = read_header(path, source);
   const uint64_t start = source.offset(), count = static_cast<uint64_t>(idx.shape.numel()),

@@ -1,21 +1,62 @@
 // A small state machine over the bytes of the file.
 #include "data/formats/csv_records.h"
 
-#include <cerrno>
-#include <cstring>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/visible.h"
+#include "data/formats/byte_stream.h"
+#include "data/formats/file.h"
 
 namespace troupe::datasets {
 
+std::string_view csv_trimmed(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
+}
+
+template <class T>
+bool csv_number(std::string_view text, T& value) {
+  text = csv_trimmed(text);
+  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if constexpr (std::is_floating_point_v<T>) {
+    if (error == std::errc::result_out_of_range && stop == end) {
+      long double wide = 1;  // too small for T is 0, or nearly
+      if (std::from_chars(text.data(), end, wide).ec != std::errc()) return false;
+      value = static_cast<T>(wide);
+      return std::abs(wide) < 1;
+    }
+    if (error == std::errc() && !std::isfinite(value)) return false;
+  }
+  return error == std::errc() && stop == end;
+}
+template bool csv_number(std::string_view, int64_t&);
+template bool csv_number(std::string_view, float&);
+template bool csv_number(std::string_view, double&);
+
 CsvRecords::CsvRecords(std::string path, char separator, size_t max_record)
+    : CsvRecords(path, separator, max_record,
+                 [file = std::shared_ptr(ByteStream::open(path, "csv", "a CSV file"))](
+                     void* to, size_t count) { return file->read(to, count); }) {}
+
+CsvRecords::CsvRecords(std::string path, char separator, size_t max_record, Fill fill, CsvPlace from)
     : path_(std::move(path)),
       separator_(separator),
       max_record_(max_record),
-      file_(open_regular(path_, "csv", "a CSV file")) {
+      fill_(std::move(fill)),
+      before_(from.offset),
+      line_(from.line),
+      end_(from.end) {
   if (separator == '"' || separator == '\n' || separator == '\r' || separator == '\0')
     throw_invalid("[csv] " + path_ + ": a quote, a line end or a zero byte cannot be the separator");
+  if (from.offset > 0) return;
   peek();
   if (const std::string other = instead({buffer_.data(), size_}); !other.empty())
     throw_invalid("[csv] " + path_ + ": no CSV file" + other);
@@ -32,9 +73,9 @@ void CsvRecords::fail(const std::string& what) const {
 
 int CsvRecords::peek() {
   if (at_ == size_) {
-    size_ = std::fread(buffer_.data(), 1, buffer_.size(), file_.get());
+    before_ += size_;
+    size_ = fill_(buffer_.data(), buffer_.size());
     at_ = 0;
-    if (std::ferror(file_.get())) fail(std::string("cannot be read: ") + std::strerror(errno));
     if (size_ == 0) return EOF;
   }
   return static_cast<unsigned char>(buffer_[at_]);
@@ -46,6 +87,10 @@ int CsvRecords::get() {
   ++at_;
   if (c == '\n' || (c == '\r' && peek() != '\n')) ++line_;
   return c;
+}
+
+void CsvRecords::skip_line() {
+  for (int c = get(); c != EOF && c != '\n' && (c != '\r' || peek() == '\n'); c = get()) continue;
 }
 
 // Whether c, outside of quotes, ends a line; of CRLF both are read. Lines of one file end in one way: a CR in

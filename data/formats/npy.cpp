@@ -11,6 +11,7 @@
 #include "core/base/visible.h"
 #include "core/tensor/creation.h"
 #include "data/formats/file.h"
+#include "data/formats/unchanged_file.h"
 
 namespace troupe::datasets {
 namespace {
@@ -234,8 +235,7 @@ std::optional<DType> same_type(const Element& e) {
 }
 
 // Length of the header, and where it begins.
-std::pair<size_t, size_t> header_of(const MappedFile& file, const std::string& where) {
-  const std::string_view text = file.text();
+std::pair<size_t, size_t> header_of(std::string_view text, const std::string& where) {
   if (text.size() < 8 || text.substr(0, 6) != kNumpy)
     throw_invalid(where + "does not begin with \\x93NUMPY: not an NPY file" +
                   (text.size() < 8 ? ", or cut short" : "") + instead(text));
@@ -257,13 +257,19 @@ std::pair<size_t, size_t> header_of(const MappedFile& file, const std::string& w
   return {length, start};
 }
 
-}  // namespace
+// What the header says of the elements, which begin at byte `from`.
+struct Layout {
+  std::string descr;
+  Element element;
+  Shape shape;  // as stored: reversed if columns come first
+  bool fortran;
+  size_t from, bytes;
+};
 
-Tensor read_npy(const std::string& path) {
-  const std::string where = "[npy] " + path + ": ";
-  const auto file = MappedFile::open(path, "npy", "an NPY file");
-  const auto [length, start] = header_of(*file, where);
-  const Header header = Parser(file->text().substr(start, length), where).parse();
+// The text has the header; `size` is that of the file.
+Layout layout_of(std::string_view text, size_t size, const std::string& where) {
+  const auto [length, start] = header_of(text, where);
+  const Header header = Parser(text.substr(start, length), where).parse();
   const Element e = element_of(header.descr, where);
   Shape shape;
   uint64_t needed = e.size, steps = sizeof(int64_t);  // a size of 0 counts as 1: strides must fit too
@@ -276,25 +282,100 @@ Tensor read_npy(const std::string& path) {
   if (!fits || steps > INT64_MAX)
     throw_invalid(where + "has the shape " + shape.str() + ", more bytes than can be counted");
   const size_t from = start + length;
-  if (file->size() - from != needed)
-    throw_invalid(where + "has " + std::to_string(file->size() - from) +
-                  " bytes after its header, expected the " + std::to_string(needed) + " of '" + header.descr +
-                  "' " + shape.str());
-  if (e.kind == 'b')
-    if (const int64_t bad = find_bad_bool({file->data() + from, needed}); bad >= 0)
-      throw_invalid(where + "is bool, but element " + std::to_string(bad) + " is " +
-                    std::to_string(std::to_integer<int>(file->data()[from + static_cast<size_t>(bad)])) +
-                    ", expected 0 or 1");
+  if (size - from != needed)
+    throw_invalid(where + "has " + std::to_string(size - from) + " bytes after its header, expected the " +
+                  std::to_string(needed) + " of '" + header.descr + "' " + shape.str());
   if (header.fortran)
     std::reverse(shape.begin(), shape.end());  // columns first: its rows are our last dimension
+  return {header.descr, e, shape, header.fortran, from, needed};
+}
+
+void check_bools(const Element& e, std::span<const std::byte> bytes, int64_t first,
+                 const std::string& where) {
+  if (e.kind != 'b') return;
+  if (const int64_t bad = find_bad_bool(bytes); bad >= 0)
+    throw_invalid(where + "is bool, but element " + std::to_string(first + bad) + " is " +
+                  std::to_string(std::to_integer<int>(bytes[static_cast<size_t>(bad)])) +
+                  ", expected 0 or 1");
+}
+
+Tensor copied(std::span<const std::byte> bytes, const Element& e, const Shape& shape,
+              const std::string& where) {
   const auto dtype = same_type(e);
-  const Tensor read =
-      dtype ? tensor_in(file, from, shape, *dtype) : converted(file->data() + from, e, shape, where);
-  if (!header.fortran) return read;
+  if (!dtype) return converted(bytes.data(), e, shape, where);
+  const Tensor out = empty(shape, *dtype);
+  if (!bytes.empty()) std::memcpy(out.bytes(), bytes.data(), bytes.size());
+  return out;
+}
+
+Tensor turned_back(const Tensor& read) {
   Shape turned = read.shape(), strides = read.strides();
   std::reverse(turned.begin(), turned.end());
   std::reverse(strides.begin(), strides.end());
   return read.alias(turned, strides, 0).contiguous_data();
+}
+
+}  // namespace
+
+Tensor read_npy(const std::string& path) {
+  const std::string where = "[npy] " + path + ": ";
+  const auto file = MappedFile::open(path, "npy", "an NPY file");
+  const Layout l = layout_of(file->text(), file->size(), where);
+  const std::span bytes(file->data() + l.from, l.bytes);
+  check_bools(l.element, bytes, 0, where);
+  const auto dtype = same_type(l.element);
+  const Tensor read =
+      dtype ? tensor_in(file, l.from, l.shape, *dtype) : converted(bytes.data(), l.element, l.shape, where);
+  return l.fortran ? turned_back(read) : read;
+}
+
+Tensor npy_of(std::span<const std::byte> bytes, const std::string& name) {
+  const std::string where = "[npy] " + name + ": ";
+  const Layout l =
+      layout_of({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, bytes.size(), where);
+  const auto elements = bytes.subspan(l.from, l.bytes);
+  check_bools(l.element, elements, 0, where);
+  const Tensor read = copied(elements, l.element, l.shape, where);
+  return l.fortran ? turned_back(read) : read;
+}
+
+struct NpyArray::State {
+  UnchangedFile file;
+  std::string where;
+  Layout layout;
+  Shape row;
+  size_t row_bytes;
+};
+
+NpyArray::NpyArray(const std::string& path) {
+  const std::string where = "[npy] " + path + ": ";
+  UnchangedFile file(path, "npy", "an NPY file");
+  std::string head(std::min(file.size(), kMaxNumpyHeader + 12), '\0');
+  file.read(0, std::as_writable_bytes(std::span(head)));
+  const Layout l = layout_of(head, file.size(), where);
+  if (l.shape.rank() == 0) throw_invalid(where + "has one element and no dimension, expected rows");
+  if (l.fortran && l.shape.rank() > 1)
+    throw_invalid(where +
+                  "has its elements in Fortran's order, in which rows are not together; save it by "
+                  "np.save(path, np.ascontiguousarray(array))");
+  const Shape row(std::span(l.shape.begin() + 1, l.shape.end()));
+  const size_t row_bytes = l.element.size * static_cast<size_t>(row.numel());
+  state_ = std::make_shared<const State>(State{std::move(file), where, l, row, row_bytes});
+}
+
+int64_t NpyArray::rows() const { return state_->layout.shape[0]; }
+
+std::string NpyArray::kind() const { return state_->layout.descr + " " + state_->row.str(); }
+
+Tensor NpyArray::row(int64_t number) const {
+  const State& s = *state_;
+  if (number < 0 || number >= rows())
+    throw_invalid(s.where + "has " + std::to_string(rows()) + " rows, and row " + std::to_string(number) +
+                  " was asked for");
+  std::vector<std::byte> bytes(s.row_bytes);
+  s.file.read(s.layout.from + static_cast<size_t>(number) * s.row_bytes, bytes);
+  check_bools(s.layout.element, bytes, number * s.row.numel(), s.where);
+  return copied(bytes, s.layout.element, s.row, s.where + "row " + std::to_string(number) + ": ");
 }
 
 void write_npy(const std::string& path, const Tensor& tensor) {

@@ -1,5 +1,8 @@
 // NPY files: one array, as NumPy saves it.
 #pragma once
+#include <cstddef>
+#include <memory>
+#include <span>
 #include <string>
 
 #include "core/tensor/tensor.h"
@@ -16,6 +19,26 @@ namespace troupe::datasets {
 /// shape needs, a bool that is neither 0 nor 1. `unimplemented`: other element types (objects are never read:
 /// they are programs).
 Tensor read_npy(const std::string& path);
+
+/// Reads a file that is in memory, as a copy. `name` is for errors.
+Tensor npy_of(std::span<const std::byte> bytes, const std::string& name);
+
+/// The array of a file that may be larger than memory, by its rows. A value; copies share the file. Const
+/// members may be called from several threads.
+class NpyArray {
+ public:
+  /// `invalid` as read_npy(), and for an array without dimensions, or with Fortran's order of elements.
+  explicit NpyArray(const std::string& path);
+  int64_t rows() const;  ///< its first dimension
+  /// The type of its elements and the shape of a row: "<f4 [3, 4]".
+  std::string kind() const;
+  /// A row, with the types of read_npy(). `failed` if the file was written to since it was opened.
+  Tensor row(int64_t number) const;
+
+ private:
+  struct State;
+  std::shared_ptr<const State> state_;
+};
 
 /// Writes version 1, little-endian, row by row. Replaces the file of that name at once when everything is on
 /// the disk, or leaves it as it was. `unimplemented`: bfloat16, which NPY has not. `invalid`: an undefined

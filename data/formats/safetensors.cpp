@@ -120,13 +120,28 @@ Tensor Safetensors::tensor(const std::string& name) const {
     if (!view.defined()) view = tensor_in(file_, e.begin, e.shape, *dtype);
     return view;
   }
-  if (e.dtype == "I8") return upcast<int8_t>(from, e.shape);
-  if (e.dtype == "U16") return upcast<uint16_t>(from, e.shape);
-  if (e.dtype == "I16") return upcast<int16_t>(from, e.shape);
-  if (e.dtype == "U32") return upcast<uint32_t>(from, e.shape);
-  throw_error(ErrorKind::unimplemented, "[safetensors] " + path_ + ": tensor \"" + name +
-                                            "\" has the dtype " + std::string(e.dtype) +
-                                            ", which is not read; store it as F32 or I64");
+  return detail::elements_of({from, e.end - e.begin}, e.dtype, e.shape,
+                             "[safetensors] " + path_ + ": tensor \"" + name + "\"");
+}
+
+Tensor detail::elements_of(std::span<const std::byte> bytes, std::string_view dtype, const Shape& shape,
+                           const std::string& what) {
+  const std::byte* from = bytes.data();
+  if (const auto same = dtype_named(dtype)) {
+    if (*same == boolean)
+      if (const int64_t bad = find_bad_bool(bytes); bad >= 0)
+        throw_invalid(what + " is BOOL, but its element " + std::to_string(bad) + " is " +
+                      std::to_string(std::to_integer<int>(from[bad])) + ", expected 0 or 1");
+    const Tensor out = empty(shape, *same);
+    if (!bytes.empty()) std::memcpy(out.bytes(), from, bytes.size());
+    return out;
+  }
+  if (dtype == "I8") return upcast<int8_t>(from, shape);
+  if (dtype == "U16") return upcast<uint16_t>(from, shape);
+  if (dtype == "I16") return upcast<int16_t>(from, shape);
+  if (dtype == "U32") return upcast<uint32_t>(from, shape);
+  throw_error(ErrorKind::unimplemented,
+              what + " has the dtype " + std::string(dtype) + ", which is not read; store it as F32 or I64");
 }
 
 std::map<std::string, Tensor> Safetensors::tensors() const {

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <ctime>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -16,6 +17,11 @@ class UnchangedFile {
  public:
   /// `invalid` as open_regular().
   UnchangedFile(std::string path, const char* tag, const std::string& expected);
+  /// Opens a file for reads anywhere. One that is gzip or zstd data is unpacked, as ByteStream does it, into
+  /// a file without a name in the folder for temporary files (TMPDIR), which goes with the last owner.
+  /// `failed` if that folder has no room.
+  static std::shared_ptr<const UnchangedFile> unpacked(const std::string& path, const char* tag,
+                                                       const std::string& expected);
 
   size_t size() const { return size_; }  ///< bytes
   const std::string& path() const { return path_; }
@@ -25,6 +31,9 @@ class UnchangedFile {
   void read(size_t offset, std::span<std::byte> to) const;
 
  private:
+  UnchangedFile(std::string path, const char* tag, internal::Descriptor fd);
+  void note_state();
+
   std::string path_;
   const char* tag_;
   size_t size_ = 0;

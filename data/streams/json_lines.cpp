@@ -11,7 +11,7 @@
 #include "core/base/error.h"
 #include "data/formats/json.h"
 #include "data/formats/unchanged_file.h"
-#include "data/streams/source.h"
+#include "data/streams/files.h"
 
 namespace troupe::datasets {
 namespace {
@@ -22,14 +22,14 @@ constexpr size_t kChunk = size_t{1} << 20;
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
 struct Lines {
+  int64_t size() const { return count; }
   std::shared_ptr<const UnchangedFile> file;
   std::vector<std::pair<size_t, int64_t>>
       begins;  // of every eighth line that has something: byte, line number
   int64_t count = 0;
 
   explicit Lines(const std::string& path)
-      : file(std::make_shared<const UnchangedFile>(path, "json lines",
-                                                   "a file with a JSON object in each line")) {
+      : file(UnchangedFile::unpacked(path, "json lines", "a file with a JSON object in each line")) {
     size_t begin = 0;
     int64_t number = 1;
     bool has_something = false;
@@ -75,30 +75,13 @@ struct Lines {
   }
 };
 
-class JsonLines final : public Source {
- public:
-  explicit JsonLines(const std::vector<std::string>& files) {
-    for (const std::string& path : files) {
-      files_.emplace_back(path);
-      ends_.push_back(size() + files_.back().count);
-    }
-    if (files_.empty()) throw_invalid("[json lines] no file was given");
-  }
-  int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
-  Sample read(int64_t number) const override {
-    const auto at = static_cast<size_t>(std::ranges::upper_bound(ends_, number) - ends_.begin());
-    return files_[at].read(number - (at ? ends_[at - 1] : 0));
-  }
-
- private:
-  std::vector<Lines> files_;
-  std::vector<int64_t> ends_;
-};
-
 }  // namespace
 
 SourcePtr json_lines(const std::vector<std::string>& files) {
-  return std::make_shared<const JsonLines>(files);
+  if (files.empty()) throw_invalid("[json lines] no file was given");
+  std::vector<Lines> all;
+  for (const std::string& path : files) all.emplace_back(path);
+  return detail::samples_of(std::move(all));
 }
 
 }  // namespace troupe::datasets

@@ -8,18 +8,21 @@ from ._core import Source
 _open = weakref.WeakSet()
 
 
-def _paths(files):
-    return [str(files)] if isinstance(files, str) or hasattr(files, "__fspath__") else [str(f) for f in files]
+def _plain(value):
+    """Paths as texts, also in lists."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return value if isinstance(value, str) or not hasattr(value, "__fspath__") else str(value)
 
 
-def token_windows(files, context=1024, bytes=2):
-    """Windows of files of token ids (uint16 or uint32), side by side: samples {"x": ids, "y": the ids that follow}."""
-    return _core.token_windows(_paths(files), context, bytes)
+def source(name, files, *args, **kwargs):
+    """A source of the catalog, by its name; files: a path, or a list of them."""
+    return _core.source(name, _plain(files), *args, **kwargs)
 
 
-def json_lines(files):
-    """The lines of files of JSON objects, a sample each."""
-    return _core.json_lines(_paths(files))
+def side_by_side(*sources):
+    """The fields of several sources as one sample: side_by_side(npy_rows("x/"), npy_rows("y/", field="y"))."""
+    return _core.side_by_side(list(sources))
 
 
 def mixed(parts, size=0):

@@ -1,9 +1,10 @@
 """Data sets by name, and tensors as one: for x, y in data.digits(640, batch_size=64).batches(): ..."""
-from . import _catalog, _core
-from ._feeds import Feed, Source, json_lines, mixed, token_windows
+from . import _catalog, _core, _feeds
+from ._feeds import Feed, Source, mixed, side_by_side
 
+_SETS = _catalog.section("data", "Data sets")
 _KNOWN = _catalog.section("data")
-_OWN = ("Feed", "Source", "TokenFile", "json_lines", "mixed", "of", "token_windows", "write_token_file")
+_OWN = ("Feed", "Source", "TokenFile", "mixed", "of", "side_by_side", "write_token_file")
 
 
 def of(x, y, **options):
@@ -17,6 +18,11 @@ TokenFile, write_token_file = _core.TokenFile, _core.write_token_file
 def __getattr__(name):
     if name not in _KNOWN:
         raise AttributeError(name if name.startswith("__") else _catalog.unknown("troupe.data", name, [*_KNOWN, *_OWN]))
+
+    if name not in _SETS:
+        def source(files, *args, **kwargs):
+            return _feeds.source(name, files, *args, **kwargs)
+        return _catalog.described(source, name, _KNOWN[name])
 
     def data_set(*args, **kwargs):
         return _core.data_set(name, *args, **kwargs)

@@ -105,7 +105,7 @@ TEST_CASE("what is no text is called by its name", "[data][csv]") {
   const auto text = [&](const std::string& bytes) {
     return invalid_text([&] { datasets::read_csv(dir.file("f.csv", bytes)); });
   };
-  has(text("\x1f\x8b\x08 and more"), "f.csv: no CSV file, it is gzip data: unpack it first (gunzip)");
+  has(text("\x1f\x8b\x08 and more"), "f.csv: broken gzip data near byte 4, after 0 inflated bytes");
   has(text("PK\3\4 and more"), "it is a ZIP archive");
   has(text(std::string("\xff\xfe"
                        "a\0,\0",

@@ -76,6 +76,43 @@ class Feeds(unittest.TestCase):
         with self.assertRaisesRegex(troupe.Error, "none has the 1025 ids"):
             data.token_windows(self.path / "a.bin")
 
+    def test_files_of_other_formats_are_sources(self):
+        table = self.path / "a.csv"
+        table.write_text("n,kind\n" + "".join(f"{i},{'ab'[i % 2]}\n" for i in range(10)))
+        rows = data.csv_rows(table, types={"kind": "text"})
+        self.assertEqual((len(rows), rows[3]), (10, {"n": 3, "kind": "b"}))
+        self.assertEqual(next(data.Feed(rows, 4))["n"].tolist(), [0, 1, 2, 3])
+        self.assertEqual(data.csv_rows([table, str(table)])[13]["n"], 3)
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("no numpy")
+        for i in range(2):
+            numpy.save(self.path / f"x{i}.npy", numpy.arange(6, dtype="f4").reshape(3, 2) + 6 * i)
+        numpy.save(self.path / "y.npz-not", numpy.arange(6))
+        pairs = data.side_by_side(data.npy_rows([self.path / "x0.npy", self.path / "x1.npy"]), data.npy_rows(self.path / "y.npz-not.npy", field="y"))
+        self.assertEqual((pairs[4]["x"].tolist(), pairs[4]["y"].item()), ([8, 9], 4))
+        with self.assertRaisesRegex(troupe.Error, "no file"):
+            data.tar_samples([])
+
+    def test_tar_archives_are_sources(self):
+        import io, tarfile
+        with tarfile.open(self.path / "a.tar", "w", format=tarfile.PAX_FORMAT) as archive:
+            for i in range(6):
+                for ending, content in (("cls", str(i)), ("json", json.dumps({"n": i})), ("bin", "raw")):
+                    member = tarfile.TarInfo(f"日本/{i:04}-{'l' * 120}.{ending}")
+                    member.size = len(content)
+                    archive.addfile(member, io.BytesIO(content.encode()))
+        try:
+            samples = data.tar_samples(self.path / "a.tar")
+        except troupe.Error as e:
+            if e.kind == "unimplemented":
+                self.skipTest("no libarchive")
+            raise
+        self.assertEqual((len(samples), samples[5]["cls"], samples[5]["json"]), (6, 5, {"n": 5}))
+        self.assertEqual((samples[2]["__key__"], samples[2]["bin"]), (f"日本/0002-{'l' * 120}", b"raw"))
+        self.assertEqual(sorted(n for batch in data.Feed(samples, 4, seed=1) for n in batch["cls"].tolist()), list(range(6)))
+
     def test_a_job_keeps_the_place(self):
         def run(stop, resume):
             seen = []

@@ -16,6 +16,7 @@ import troupe.llm
 import troupe.nn.init
 import troupe.nn.utils
 import troupe.optim.lr_scheduler
+from troupe import _catalog
 
 PACKAGE = pathlib.Path(troupe.__file__).parent
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/reference/python.md"
@@ -82,6 +83,8 @@ def page():
     text = [HEAD]
     for module in (troupe, troupe.data, troupe.llm):
         text += table(module.__name__, of_module(module))
+        if module is troupe.data:
+            text += table("Sets and sources in troupe.data", ((e.signature.split(" -> ")[0].replace("|", "\\|"), e.text) for e in _catalog.section("data").values()))
     text += table("troupe.nn", of_stub("nn/__init__.pyi"))
     text += table("troupe.optim", of_stub("optim/__init__.pyi"))
     for module in (troupe.optim.lr_scheduler, troupe.nn.init, troupe.nn.utils):

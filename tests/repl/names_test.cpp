@@ -58,9 +58,10 @@ TEST_CASE("methods of the shell's objects are described, and those that are desc
   std::set<std::string> described, there;
   for (const auto& m : repl::object_methods()) described.insert(m.name);
   for (const char* type :
-       {"tensor", "future",       "reference", "context", "module",    "optimizer", "scheduler",   "dataset",
-        "job",    "pipeline",     "pipelines", "served",  "client",    "group",     "mesh",        "replicas",
-        "split",  "accumulation", "summary",   "decoder", "tokenizer", "tokens",    "served_model"}) {
+       {"tensor",  "future",       "reference", "context",      "module",  "optimizer", "scheduler",
+        "dataset", "job",          "pipeline",  "pipelines",    "served",  "client",    "group",
+        "mesh",    "replicas",     "split",     "accumulation", "summary", "decoder",   "tokenizer",
+        "tokens",  "served_model", "source",    "feed"}) {
     lua_settop(L, 0);
     repl::push_methods(L, type);
     REQUIRE(lua_istable(L, 1));

@@ -1,6 +1,7 @@
 // optim.* and data.* in Lua.
 #include "data/datasets/set_catalog.h"
 #include "data/formats/safetensors.h"
+#include "data/streams/source_catalog.h"
 #include "optim/optim.h"
 #include "optim/optimizer_catalog.h"
 #include "script/data_sets.h"
@@ -202,8 +203,11 @@ int optim_index(lua_State* L) {
 int make_dataset(lua_State* L) {
   ValueMap named;
   ValueList positional = arguments_from(L, 1, &named);
-  put<DatasetObject>(
-      L, script::data_set_of(text_at(L, lua_upvalueindex(1)), std::move(positional), std::move(named)));
+  const std::string_view name = text_at(L, lua_upvalueindex(1));
+  if (script::is_source(name))
+    put<SourceObject>(L, {script::source_of(name, std::move(positional), std::move(named))});
+  else
+    put<DatasetObject>(L, script::data_set_of(name, std::move(positional), std::move(named)));
   return 1;
 }
 // data.of(x, y, {batch = 64}): tensors that the script has.
@@ -215,7 +219,8 @@ int dataset_of(lua_State* L) {
 int data_index(lua_State* L) {
   const std::string_view name = text_at(L, 2);
   std::vector<Entry> known(datasets::sets().begin(), datasets::sets().end());
-  known.push_back({"of", "", {}});
+  known.insert(known.end(), datasets::sources().begin(), datasets::sources().end());
+  for (const char* own : {"of", "feed", "mixed", "side_by_side"}) known.push_back({own, "", {}});
   find_entry(known, name, "[data] unknown data set");
   push(L, name);
   lua_pushcclosure(L, guarded<make_dataset>, 1);

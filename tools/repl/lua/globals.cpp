@@ -87,6 +87,14 @@ constexpr HelpEntry kGlobals[] = {
     {"data.of", "data.of(x, y[, options]) -> dataset",
      "Tensors as a data set. Options, of all data sets: batch, shuffle, drop_last, rank, ranks, shard, "
      "order_seed."},
+    {"data.feed", "data.feed(source[, options]) -> feed",
+     "Batches of a source, in an order whose place a job keeps. Options: batch, seed, block, together, "
+     "repeat, "
+     "take, pack = {field, length}, pad = {field = 0}, pad_to, drop_last, skip_broken, threads, ahead, rank, "
+     "ranks."},
+    {"data.mixed", "data.mixed({{source, weight}, ...}[, size]) -> source", "Several sources by weight."},
+    {"data.side_by_side", "data.side_by_side({source, ...}) -> source",
+     "The fields of several sources as one sample."},
     {"save", "save(path, {name = tensor, ...})",
      "Writes a safetensors file: save(path, m:state_dict()) of a module."},
     {"load_tensors", "load_tensors(path) -> table", "Reads a safetensors file."},
@@ -195,6 +203,12 @@ constexpr HelpEntry kMethods[] = {
     {"dataset:batches", "d:batches([epoch]) -> iterator of x, y",
      "One pass over the set; each has an order of its own."},
     {"dataset:rows", "d:rows(from, count) -> dataset", "A part of it, from row 0."},
+    {"source:read", "s:read(number) -> table", "A sample, from 0: its fields. #s says how many there are."},
+    {"feed:next", "f:next() -> table", "The fields of the next batch; nothing behind the last."},
+    {"feed:batches", "f:batches() -> iterator of table", "All that are left."},
+    {"feed:report", "f:report() -> table", "rows that were given, broken samples, seconds waited for them."},
+    {"feed:state", "f:state() -> {name = tensor, ...}", "Its place."},
+    {"feed:load", "f:load(state)", "Goes on from a place, of a feed of the same source and order."},
     {"job:steps", "j:steps([total]) -> iterator of step", "0, 1, ..., or from where a checkpoint was made."},
     {"job:batches", "j:batches(dataset, epochs) -> iterator of x, y, epoch, last",
      "The same over the batches of all epochs; last: of the epoch."},

@@ -230,6 +230,7 @@ void Interpreter::open_libraries() {
   open_futures(L_);
   open_cluster(L_);
   open_training(L_);
+  open_feeds(L_);
   open_jobs(L_);
   open_parallel(L_);
   open_groups(L_);
