@@ -45,6 +45,16 @@ HandlePtr NameTable::drop(const std::string& worker, const std::string& name) {
   return std::move(node.mapped());
 }
 
+std::vector<HandlePtr> NameTable::drop_all(const std::function<bool(const ObjectId&)>& which) {
+  std::vector<HandlePtr> dropped;
+  std::erase_if(names_, [&](auto& named) {
+    if (!which(named.second->id())) return false;
+    dropped.push_back(std::move(named.second));
+    return true;
+  });
+  return dropped;
+}
+
 Error NameTable::unknown(const std::string& worker, const std::string& name) const {
   std::vector<std::string> known;
   for (const auto& [n, ref] : names_) known.push_back(n);

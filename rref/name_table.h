@@ -38,6 +38,9 @@ class NameTable {
   /// Lookups of a lost worker, to be let go without any lock.
   std::vector<Call> lose(WorkerId worker);
 
+  /// The references of those names, to be let go likewise.
+  std::vector<HandlePtr> drop_all(const std::function<bool(const ObjectId&)>& which);
+
   const std::map<std::string, HandlePtr>& all() const { return names_; }
   size_t waiting() const { return waiting_.size(); }
 

@@ -1,4 +1,5 @@
 // What one reference table asks of another, and the end of workers.
+#include "actors/worker/guests.h"
 #include "rref/ref_messages.h"
 #include "rref/ref_table.h"
 
@@ -172,6 +173,7 @@ void RefTable::lost(WorkerId id, const Error& why) {
   }
   for (auto& call : orphans) call->fail(Error(why));
   release(dead);
+  if (actors::is_guest(id)) end_all(why, id);
 }
 
 void RefTable::stop() {

@@ -3,6 +3,7 @@
 #include <map>
 #include <thread>
 
+#include "actors/worker/guests.h"
 #include "core/base/fork.h"
 #include "core/base/seed_stream.h"
 #include "core/graph/copy_on_write.h"
@@ -376,6 +377,22 @@ void RefTable::end(const ObjectId& actor, const Error& why) {
     failed_.emplace(actor, why);
   }
   worker().actors().release(actor);
+}
+
+void RefTable::end_all(const Error& why, WorkerId guest) {
+  const bool all = guest == kNoWorker;
+  std::unordered_set<ObjectId> ended;
+  for (const auto& cell : worker().actors().all())
+    if (all || cell->id().creator == guest || cell->path().starts_with(actors::guest_name(guest) + ":"))
+      ended.insert(cell->id());
+  std::vector<HandlePtr> names;  // let go after the lock
+  {
+    Lock lock(mutex_);
+    if (!worker_) return;
+    names =
+        names_.drop_all([&](const ObjectId& id) { return all || id.creator == guest || ended.contains(id); });
+  }
+  for (const ObjectId& id : ended) end(id, why);
 }
 
 // Null after stop(). (Peers that are lost need no message: that one could not be sent is nothing to know.)

@@ -82,6 +82,8 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
 
   /// An actor of this worker goes, whoever has references to it: later calls fail with `why`.
   void end(const ObjectId& actor, const Error& why);
+  /// All actors of this worker go so, with their names, or those that a guest has made, and these in turn.
+  void end_all(const Error& why, WorkerId guest = kNoWorker);
   /// Throws why the reference cannot be used, if it cannot.
   void check(const ObjectId& id);
   /// Ready once the object has been made, with the error if that failed.

@@ -50,6 +50,7 @@ PAGES = [
     ("groups", "Groups", "troupe/groups.h", "collective/group.h collective/mesh.h collective/reduction.h"),
     ("data", "Data", "troupe/data.h", "data/datasets/dataset.h data/datasets/loader.h data/datasets/sampler.h data/datasets/padding.h data/datasets/prefetch.h data/datasets/csv.h data/datasets/text.h data/datasets/token_file.h data/formats/safetensors_entry.h data/formats/safetensors.h data/formats/npy.h "
      "data/datasets/idx.h data/datasets/digits.h data/formats/summary.h"),
+    ("guests", "Guests of a cluster", "troupe/claim.h", "troupe/cluster/claim.h troupe/cluster/attach.h"),
     ("simulated", "Simulated clusters", "troupe/simulated.h", "troupe/simulated/simulate.h troupe/simulated/simulated_cluster.h troupe/simulated/simulated_fault.h net/sim/link_faults.h"),
     ("profiles", "Profiles", "troupe/profile.h", "troupe/watch/profile.h troupe/watch/breakdown.h"),
     ("operators", "Operators of your own", "troupe/operators.h", "ops/dispatch/op.h ops/dispatch/kernel_table.h ops/dispatch/check.h ops/gradient_rules.h "

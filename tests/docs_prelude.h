@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <troupe/calls.h>
+#include <troupe/claim.h>
 #include <troupe/data.h>
 #include <troupe/gradients.h>
 #include <troupe/groups.h>

@@ -63,7 +63,7 @@ NAMES = (re.compile(r"^\s*(?:class|struct|union|enum(?: class)?|concept|namespac
          re.compile(r"[\w>&*\]]\s+[*&]*(?:\w+::)*(\w+)\s*\("))
 # Headers that hold nothing of their name, and why.
 UNNAMED = {
-    r"troupe/(calls|data|profile|gradients|groups|layout|operators|pipeline|pool|replicas|server|tensor_parallel|context_parallel|experts|llm|onnx|plan|simulated)\.h|(autograd/autograd|nn/nn|ops/ops|optim/optim)\.h|ops/operators\.h":
+    r"troupe/(calls|claim|data|profile|gradients|groups|layout|operators|pipeline|pool|replicas|server|tensor_parallel|context_parallel|experts|llm|onnx|plan|simulated)\.h|(autograd/autograd|nn/nn|ops/ops|optim/optim)\.h|ops/operators\.h":
         "what programs include for a subject",
     r"ops/(dispatch/(anomaly|check|geometry|recorded)|[a-z_]+)\.h": "families of operators, and what they share",
     r"ops/cpu/(gradient_sizes|loops/[a-z_]+|lapack/factorizations)\.h": "loops, by what they walk; what LAPACK does",

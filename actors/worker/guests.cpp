@@ -1,6 +1,9 @@
 #include "actors/worker/guests.h"
 
+#include <fmt/format.h>
+
 #include "core/base/log.h"
+#include "core/value/owned_number.h"
 
 namespace troupe::internal::actors {
 namespace {
@@ -12,7 +15,8 @@ bool lists(const std::array<std::string_view, N>& names, std::string_view name) 
 
 // Those that change what the job has, rather than keep count of references or pass arguments on.
 bool worth_a_line(std::string_view service) {
-  return service == "ref.spawn" || service == "ref.set_name" || service == "ref.drop_name";
+  return service == "ref.spawn" || service == "ref.set_name" || service == "ref.drop_name" ||
+         service == "claim.want";
 }
 
 // Names the service and its subject: "ref.spawn of Half".
@@ -25,6 +29,8 @@ std::string text_of(const std::string& service, const net::Call& call) {
 }
 
 }  // namespace
+
+std::string guest_name(WorkerId id) { return fmt::format("guest-{:x}", id); }
 
 void Guests::came(const net::PeerInfo& guest) {
   members_.add({guest.id, guest.name, "", {}}, Members::Listed::no);
@@ -50,12 +56,28 @@ std::optional<std::string> Guests::refused(const net::PeerInfo& guest, const net
   std::string what = to_actor ? method_of(*call) : text_of(service, *call);
   if (!control)
     return (what.empty() ? "that" : what) + ": the job was started without --control of troupe run";
-  if (call->context != 0)
-    return (what.empty() ? "that" : what) + " in a context: gradients are recorded for members alone";
+  if (call->context != 0) {
+    Lock lock(mutex_);
+    if (!admitted_.contains(guest.id))
+      return (what.empty() ? "that" : what) + " in a context: gradients take a claim of the worker";
+    if (owner_of_number(call->context) != guest.id)
+      return (what.empty() ? "that" : what) + " in a context of another worker";
+  }
   if (to_actor || worth_a_line(service))
     log::warning("[control] call " + std::to_string(++calls_) + " of a guest, by " + guest.name + ": " +
                  (what.empty() ? "an actor that is not there, or has no such method" : what));
   return {};
+}
+
+void Guests::admit(WorkerId guest) {
+  if (!members_.find(guest)) members_.add({guest, guest_name(guest), "", {}}, Members::Listed::no);
+  Lock lock(mutex_);
+  admitted_.insert(guest);
+}
+
+void Guests::revoke(WorkerId guest) {
+  Lock lock(mutex_);
+  admitted_.erase(guest);
 }
 
 void Guests::dismiss(const std::string& why) {
@@ -70,6 +92,7 @@ void Guests::dismiss(const std::string& why) {
 void Guests::worker_lost(WorkerId id, const Error&) {
   Lock lock(mutex_);
   there_.erase(id);
+  admitted_.erase(id);
 }
 
 }  // namespace troupe::internal::actors

@@ -3,14 +3,15 @@
 #pragma once
 #include <string>
 
-#include "core/value/value.h"
+#include "core/value/owned_number.h"
 
 namespace troupe::internal::net {
 
 enum class Standing : uint32_t { member = 0, guest = 2 };  // as a hello has it
 
-/// Numbers from here on are those of guests, of whom no list of members has any.
-inline constexpr WorkerId kFirstGuest = 1 << 20;
+/// Numbers from here on are those of guests, of whom no list of members has any. Those that are given end
+/// where the owners of contexts do (core/value/owned_number.h).
+inline constexpr WorkerId kFirstGuest = 1 << 20, kEndOfGuests = kOwners;
 constexpr Standing standing_of(WorkerId id) {
   return id >= kFirstGuest && id != kNoWorker ? Standing::guest : Standing::member;
 }

@@ -8,6 +8,7 @@
 #include <regex>
 
 #include "core/base/log.h"
+#include "core/value/owned_number.h"
 #include "tests/support/folder.h"
 #include "tests/support/places.h"
 #include "tests/support/two_workers.h"
@@ -142,7 +143,7 @@ TEST_CASE("a guest of a job for control may call methods of actors, and the serv
     CHECK_THAT(text, Catch::StartsWith("[call] guest is a guest of the cluster, and may not call "));
     refused += text.ends_with(" " + name);
   }
-  CHECK(refused >= 29);  // so those were services of this worker
+  CHECK(refused >= 21);  // so those were services of this worker
   static std::mutex logging;
   static std::string lines;
   log::set_sink([](log::Level, const std::string& line) {
@@ -158,8 +159,13 @@ TEST_CASE("a guest of a job for control may call methods of actors, and the serv
   }();
   CHECK_THAT(logged, Catch::StartsWith("[control] call 1 of a guest, by guest: ") &&
                          Catch::Contains("Ledger::total on w1 (") && Catch::EndsWith("Ledger#0:1)\n"));
+  const uint64_t own = owned_number(net::kFirstGuest, 5);
+  CHECK_THAT(guest.refusal(actor, "total", own),
+             Catch::EndsWith(" in a context: gradients take a claim of the worker"));
+  two.worker(1).extension<actors::Guests>()->admit(net::kFirstGuest);
+  CHECK(guest.refusal(actor, "total", own) == "no refusal");
   CHECK_THAT(guest.refusal(actor, "total", /*context=*/5),
-             Catch::EndsWith(" in a context: gradients are recorded for members alone"));
+             Catch::EndsWith(" in a context of another worker"));
 }
 
 TEST_CASE("whatever else a guest sends ends its connection, and nobody else's") {

@@ -5,9 +5,11 @@
 #include <vector>
 
 #include "tools/flags/flags.h"
-#include "tools/watch/running_job.h"
+#include "troupe/watch/running_job.h"
 
 namespace troupe::tools {
+
+using internal::watch::program_of, internal::watch::running_jobs, internal::watch::RunningJob;
 
 /// The job that is asked, and how the answer is printed.
 struct Asking {

@@ -1,14 +1,14 @@
 #include "troupe/cluster/attach.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "actors/cell/interceptor.h"
 #include "actors/cluster/join.h"
 #include "actors/worker/guests.h"
 #include "net/socket/socket_transport.h"
+#include "troupe/claims/claimed.h"
 #include "troupe/cluster/worker_stack.h"
+#include "troupe/watch/running_job.h"
 
 namespace troupe {
 namespace {
@@ -24,18 +24,25 @@ bool lists_method(const std::array<std::string_view, N>& names, uint64_t method)
 // Refuses here what the job would refuse: there, a message that nobody answers would end the connection.
 class Manners final : public internal::actors::Interceptor {
  public:
-  Manners(WorkerId self, bool control) : self_(self), control_(control) {}
+  Manners(internal::actors::Worker& worker, bool control) : worker_(worker), control_(control) {}
   void outgoing_call(const internal::actors::CallerState& caller, internal::net::Call& call) override {
     const bool to_actor = call.target.number != 0;
-    if (call.target.owner == self_ || (!to_actor && lists_method(kOpenToGuests, call.method))) return;
+    const WorkerId to = call.target.owner;
+    if (to == worker_.id() || (!to_actor && lists_method(kOpenToGuests, call.method))) return;
     const bool controls = to_actor || lists_method(kOpenToControl, call.method);
-    if (controls && control_) return;
+    if (controls && control_) {
+      if (!call.context || worker_.extension<internal::Claimed>()->has(to)) return;
+      const std::string name = worker_.members().name_of(to);
+      throw_invalid("[call] " + caller.label + " is called in a context, and this guest has not claimed " +
+                    name + ": gradients run through workers that it has, as by Claim(cluster, {\"" + name +
+                    "\"})");
+    }
     throw_invalid("[call] a guest of a job may not call " + caller.label +
                   (controls ? ": the job was started without --control of troupe run" : ""));
   }
 
  private:
-  const WorkerId self_;
+  internal::actors::Worker& worker_;
   const bool control_;
 };
 
@@ -44,7 +51,7 @@ class Attached final : public Cluster {
   Attached(const internal::watch::Attachment& to, const ClusterOptions& options)
       : Cluster(options),
         stack_({.id = to.id,
-                .name = fmt::format("guest-{:x}", to.id),
+                .name = internal::actors::guest_name(to.id),
                 .host = internal::actors::host_identity(),
                 .runtime = internal::actors::Runtime::make(options.threads),
                 .timeout = options.timeout,
@@ -53,7 +60,7 @@ class Attached final : public Cluster {
     worker_ = &stack_.worker();
     table_ = stack_.references();
     for (const auto& member : to.members) worker_->members().add(member);
-    worker_->add_extension(std::make_unique<Manners>(to.id, to.control));
+    worker_->add_extension(std::make_unique<Manners>(*worker_, to.control));
     internal::net::SocketLimits limits;
     if (!to.shared_memory) limits.ring_bytes = limits.arena_bytes = 0;
     stack_.use_sockets(to.pass, limits, "", to.encryption, to.certificate);
@@ -64,10 +71,6 @@ class Attached final : public Cluster {
   std::vector<internal::actors::Worker*> workers_here() const override { return {worker_}; }
 
  private:
-  // Of a graceful shutdown, which would be one of the job.
-  Future<void> close_doors() override {
-    throw_invalid("[cluster] a guest does not end the job that it looks at");
-  }
   std::vector<std::string> end(Duration) override {
     table_->detach();
     stack_.disconnect();
@@ -80,6 +83,24 @@ class Attached final : public Cluster {
 
 std::unique_ptr<Cluster> attach(const internal::watch::Attachment& to, const ClusterOptions& options) {
   return std::make_unique<Attached>(to, options);
+}
+
+std::unique_ptr<Cluster> attach(const std::string& job, const ClusterOptions& options) {
+  const auto found = internal::watch::running_jobs(job);
+  if (found.empty())
+    throw_invalid("[attach] no job of yours runs on this host whose name or program begins with '" + job +
+                  "': troupe ps lists those that do");
+  if (found.size() > 1) {
+    std::string names;
+    for (const auto& one : found)
+      names +=
+          (names.empty() ? "" : ", ") + one.job + " (" + internal::watch::program_of(one.doors[0].pid) + ")";
+    throw_invalid("[attach] several jobs run here, name one: " + names);
+  }
+  const std::string answer = found[0].ask("attach");
+  if (answer.empty())
+    throw_error(ErrorKind::disconnected, "[attach] job " + found[0].job + " does not answer");
+  return attach(internal::watch::Attachment::parse(answer), options);
 }
 
 }  // namespace troupe

@@ -23,6 +23,7 @@
 #include "troupe/checkpoint/job_messages.h"
 #include "troupe/checkpoint/job_saver.h"
 #include "troupe/checkpoint/rehearsal.h"
+#include "troupe/claims/claim_desk.h"
 #include "troupe/cluster/worker_stack.h"
 #include "troupe/launch/stop.h"
 #include "troupe/launch/stop_request.h"
@@ -227,7 +228,10 @@ class Coordinated final : public Cluster {
   std::vector<internal::actors::Worker*> workers_here() const override { return {worker_}; }
 
  private:
-  Future<void> close_doors() override { return coordinator_.close(); }
+  Future<void> close_doors() override {
+    worker_->extension<internal::ClaimDesk>()->close();
+    return coordinator_.close();
+  }
   std::vector<std::string> end(Duration grace) override {
     std::vector<std::string> silent;
     for (const auto& [name, error] : coordinator_.shut_down(exit_code_, grace))

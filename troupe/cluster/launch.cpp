@@ -22,6 +22,7 @@
 #include "troupe/checkpoint/job_messages.h"
 #include "troupe/checkpoint/rehearsal.h"
 #include "troupe/cluster/anew.h"
+#include "troupe/cluster/attach.h"
 #include "troupe/cluster/end_watch.h"
 #include "troupe/cluster/exit_code.h"
 #include "troupe/launch/stop.h"
@@ -241,7 +242,8 @@ class Watched {
 // What the environment says of this process; wrong: an exit code.
 struct Found {
   std::optional<LaunchEnvironment> environment;
-  int alone = 0;  // workers of a process that nobody launched
+  int alone = 0;       // workers of a process that nobody launched
+  std::string attach;  // the job of which it is a guest
   int code = 0;
 };
 
@@ -250,6 +252,7 @@ Found read_environment() {
   try {
     found.environment = LaunchEnvironment::read();
     if (!found.environment) found.alone = LaunchEnvironment::workers();
+    if (!found.environment) found.attach = LaunchEnvironment::attach();
     ops::check_environment();
     (void)LaunchEnvironment::leak_check();
     internal::log::debug("[launch] begins");  // the first line says what is wrong with TROUPE_LOG
@@ -271,6 +274,7 @@ class Launched {
       : signals_(signals),
         environment_(found.environment),
         alone_(found.alone),
+        attach_(found.attach),
         options_(std::move(options)) {
     who_ = process_name = "w" + std::to_string(environment_ ? environment_->rank : 0);
   }
@@ -314,6 +318,7 @@ class Launched {
   Signals& signals_;
   const std::optional<LaunchEnvironment>& environment_;
   const int alone_;
+  const std::string attach_;
   const ClusterOptions options_;
   std::string who_;
   bool joined_ = false;
@@ -359,12 +364,15 @@ int Launched::drive_cluster(internal::actors::TypeRegistry hosting,
     launcher.emplace(internal::net::kDriverWords);
     cluster = Cluster::coordinate(*environment_, std::move(hosting), options_);
     launcher->complete();
+  } else if (!attach_.empty()) {
+    cluster = attach(attach_, options_);
   } else {
     cluster = Cluster::in_process(alone_, std::move(hosting), options_);
   }
   joined_ = true;
   check_room(kRoom);
-  const Watched watched(signals_, cluster->worker(), environment_);
+  std::optional<Watched> watched;  // a guest is asked nothing
+  if (attach_.empty()) watched.emplace(signals_, cluster->worker(), environment_);
   EndWatch& watching = watch_over(cluster->workers_here());
   return ended(drive(*cluster, signals_, watching, driver, options_.shutdown_timeout));
 }

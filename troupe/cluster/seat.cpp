@@ -1,10 +1,9 @@
 #include "troupe/cluster/seat.h"
 
-#include <fmt/format.h>
-
 #include <utility>
 
 #include "actors/cluster/join.h"
+#include "actors/worker/guests.h"
 #include "net/protocol/standing.h"
 #include "net/socket/socket_transport.h"
 #include "troupe/cluster/worker_stack.h"
@@ -16,7 +15,7 @@ LaunchEnvironment take_seat(LaunchEnvironment job, Duration timeout) {
   // It asks as a guest, since a member has a number already.
   const WorkerId id = watch::new_guest();
   WorkerStack stack({.id = id,
-                     .name = fmt::format("guest-{:x}", id),
+                     .name = actors::guest_name(id),
                      .host = actors::host_identity(),
                      .runtime = actors::Runtime::make(1),
                      .timeout = timeout});

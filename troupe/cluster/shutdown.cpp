@@ -3,6 +3,7 @@
 #include <exception>
 
 #include "actors/cluster/quiesce.h"
+#include "actors/worker/guests.h"
 #include "core/base/fork.h"
 #include "core/base/log.h"
 #include "rref/ref_table.h"
@@ -46,7 +47,8 @@ void Cluster::shutdown(const ShutdownOptions& options) {
   if (!begin_end()) return;
   const TimePoint deadline = worker_->clock().now() + options.timeout;
   std::optional<Error> problem;
-  if (options.graceful) problem = settle_and_look(deadline);
+  // A guest's end is nobody else's.
+  if (options.graceful && !internal::actors::is_guest(worker_->id())) problem = settle_and_look(deadline);
   if (problem && !exit_code_) exit_code_ = 1;  // the others' too
   const auto left = std::max<Duration>(deadline - worker_->clock().now(), std::chrono::milliseconds(100));
   const auto silent = end(left);

@@ -23,6 +23,8 @@
 #include "parallel/server/server_backup.h"
 #include "parallel/tensor/meetings.h"
 #include "parallel/tensor/whole_model.h"
+#include "troupe/claims/claim_desk.h"
+#include "troupe/claims/claimed.h"
 #include "troupe/watch/report_text.h"
 #include "troupe/ways/ways_of_worker.h"
 
@@ -50,6 +52,8 @@ std::shared_ptr<internal::rref::RefTable> install_layers(internal::actors::Worke
   tp::MeetingsOfWorker::install(worker);
   internal::WaysOfWorker::install(worker);
   internal::watch::install_report_text(worker);
+  internal::Claimed::install(worker, table);
+  if (worker.id() == 0) internal::ClaimDesk::install(worker);
   return table;
 }
 

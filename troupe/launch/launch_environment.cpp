@@ -382,6 +382,8 @@ int LaunchEnvironment::workers(const Variable& lookup) {
   return static_cast<int>(parse("TROUPE_WORKERS", *text, 1, 1024));
 }
 
+std::string LaunchEnvironment::attach() { return from_process("TROUPE_ATTACH").value_or(""); }
+
 LeakCheck LaunchEnvironment::leak_check() {
   const std::string value = from_process("TROUPE_LEAK_CHECK").value_or("warn");
   if (value == "warn") return LeakCheck::warn;

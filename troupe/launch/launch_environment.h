@@ -75,6 +75,8 @@ struct LaunchEnvironment {
   /// Workers of a program that runs alone: TROUPE_WORKERS, or 3. `invalid` unless a number from 1 to 1024.
   static int workers(const Lookup& lookup);
   static int workers();
+  /// TROUPE_ATTACH: the job of which a program that nobody launched is a guest (attach()); empty: of none.
+  static std::string attach();
   /// TROUPE_LEAK_CHECK: off, warn (default), error. `invalid` if it is something else.
   static LeakCheck leak_check();
 };

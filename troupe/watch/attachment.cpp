@@ -11,7 +11,7 @@ namespace troupe::internal::watch {
 
 WorkerId new_guest() {
   const uint64_t random = std::stoull(random_hex(7), nullptr, 16);
-  return net::kFirstGuest + static_cast<WorkerId>(random % (kNoWorker - net::kFirstGuest));
+  return net::kFirstGuest + static_cast<WorkerId>(random % (net::kEndOfGuests - net::kFirstGuest));
 }
 
 Attachment Attachment::to(actors::Worker& worker, const std::string& job,
@@ -22,6 +22,7 @@ Attachment Attachment::to(actors::Worker& worker, const std::string& job,
         "troupe run -n 3 PROGRAM, or look at it with troupe ps, top and waits");
   const LaunchEnvironment& e = *environment;
   Attachment out{.job = job, .program = program_name(), .id = new_guest()};
+  while (worker.members().find(out.id)) out.id = new_guest();
   out.pass = net::guest_pass(e.token, e.job);
   out.control = worker.extension<actors::Guests>()->control();
   out.members = worker.members().all();

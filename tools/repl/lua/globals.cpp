@@ -17,6 +17,9 @@ constexpr HelpEntry kGlobals[] = {
     {"context", "context() -> context",
      "Opens a distributed autograd context: calls are recorded until it is closed. Write local step <close> "
      "= context()."},
+    {"claim", "claim(n[, options]) -> claim",
+     "Workers for this script, claim(2) or claim{\"w1\", \"w2\"}: all, or an error that says who has them. "
+     "Options: share (with others that share). c:workers() are their names, c:close() gives them back."},
     {"no_grad", "no_grad(f, ...) -> ...", "Calls f without recording gradients here."},
     {"autocast", "autocast(dtype, f, ...) -> ...",
      "Calls f with matrix products and their like in \"bfloat16\" or \"float16\", here and in actors that it "

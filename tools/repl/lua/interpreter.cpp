@@ -236,6 +236,7 @@ void Interpreter::open_libraries() {
   open_groups(L_);
   open_replicas(L_);
   open_summaries(L_);
+  open_claims(L_);
   open_language_models(L_);
   open_drawing(L_);
   open_help(L_);

@@ -123,6 +123,7 @@ void open_parallel(lua_State* L);         ///< pipeline, serve
 void open_groups(lua_State* L);           ///< group, mesh
 void open_replicas(lua_State* L);         ///< data_parallel, split
 void open_summaries(lua_State* L);        ///< summary
+void open_claims(lua_State* L);           ///< claim
 void open_language_models(lua_State* L);  ///< llm
 void open_drawing(lua_State* L);          ///< plot, timeline, graph, trace
 void open_help(lua_State* L);             ///< help, time, names for completion

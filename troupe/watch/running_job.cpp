@@ -1,5 +1,4 @@
-#include "tools/watch/running_job.h"
-#include "core/base/descriptor.h"
+#include "troupe/watch/running_job.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -12,20 +11,21 @@
 #include <map>
 #include <utility>
 
-namespace troupe::tools {
+#include "core/base/descriptor.h"
+
+namespace troupe::internal::watch {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
-constexpr auto kMoment =
+constexpr auto kPatienceAtDoor =
     std::chrono::milliseconds(1300);  // longer than a door waits for a worker that is silent
 
 // A question that is under way.
-struct Asked {
-  internal::Descriptor fd;
+struct AtDoor {
+  Descriptor fd;
   std::string text;
   bool over = false;
-  explicit Asked(const internal::watch::Door& door, const std::string& question)
-      : fd(internal::watch::knock(door)) {
+  explicit AtDoor(const Door& door, const std::string& question) : fd(knock(door)) {
     over = !fd || send(fd.get(), question.data(), question.size(), MSG_NOSIGNAL) !=
                       static_cast<ssize_t>(question.size());
   }
@@ -45,20 +45,20 @@ std::string RunningJob::ask(const std::string& question, double seconds) const {
   const std::string line = question + "\n";
   const auto end = SteadyClock::now() +
                    std::chrono::duration_cast<SteadyClock::duration>(std::chrono::duration<double>(seconds));
-  std::vector<Asked> asked;
+  std::vector<AtDoor> asked;
   auto next_at = SteadyClock::now();
   for (size_t next = 0;;) {
     const auto now = SteadyClock::now();
     if (now >= end) return "";
-    const bool waiting = std::ranges::any_of(asked, [](const Asked& a) { return !a.over; });
+    const bool waiting = std::ranges::any_of(asked, [](const AtDoor& a) { return !a.over; });
     if (next < doors.size() && (now >= next_at || !waiting)) {
       asked.emplace_back(doors[next++], line);
-      next_at = now + kMoment;
+      next_at = now + kPatienceAtDoor;
       continue;
     }
     if (!waiting) return "";
     std::vector<pollfd> fds;
-    for (const Asked& a : asked) fds.push_back({a.over ? -1 : a.fd.get(), POLLIN, 0});
+    for (const AtDoor& a : asked) fds.push_back({a.over ? -1 : a.fd.get(), POLLIN, 0});
     const auto until = next < doors.size() ? std::min(next_at, end) : end;
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - now);
     if (poll(fds.data(), fds.size(), static_cast<int>(left.count()) + 1) < 0 && errno != EINTR) return "";
@@ -74,7 +74,7 @@ std::string program_of(pid_t pid) {
 
 std::vector<RunningJob> running_jobs(const std::string& which) {
   std::map<std::pair<uid_t, std::string>, RunningJob> jobs;
-  for (const auto& door : internal::watch::doors_here()) {
+  for (const auto& door : doors_here()) {
     RunningJob& job = jobs[{door.user, door.job}];
     job.job = door.job;
     job.doors.push_back(door);
@@ -86,4 +86,4 @@ std::vector<RunningJob> running_jobs(const std::string& which) {
   return out;
 }
 
-}  // namespace troupe::tools
+}  // namespace troupe::internal::watch
