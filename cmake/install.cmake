@@ -120,12 +120,12 @@ install(FILES ${PROJECT_BINARY_DIR}/TroupeConfig.cmake ${PROJECT_BINARY_DIR}/Tro
               ${PROJECT_SOURCE_DIR}/cmake/coroutines.cmake ${PROJECT_SOURCE_DIR}/cmake/coroutine_probe.cpp
         DESTINATION ${package_folder} COMPONENT common)
 file(RELATIVE_PATH TROUPE_PC_INCLUDE ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_FULL_INCLUDEDIR})
-set(TROUPE_PC_DATA)
+set(TROUPE_PC_DATA)  # shared libraries, which need nothing besides: pkg-config --static would ask for what they were made of
 if(TROUPE_ARCHIVE)
-  string(APPEND TROUPE_PC_DATA " libarchive")
+  string(APPEND TROUPE_PC_DATA " -larchive")
 endif()
 if(TROUPE_PICTURES)
-  string(APPEND TROUPE_PC_DATA " libpng libjpeg")
+  string(APPEND TROUPE_PC_DATA " -lpng -ljpeg")
 endif()
 set(TROUPE_PC_ICU)
 if(TROUPE_ICU)

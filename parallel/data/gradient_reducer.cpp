@@ -168,7 +168,8 @@ Tensor GradientReducer::take_waiting(const Tensor& parameter) const {
   return {};
 }
 
-Accumulation GradientReducer::accumulate_as(std::optional<double> rows, TakesGradient takes) const {
+Accumulation GradientReducer::accumulate_as(
+    std::optional<double> rows, std::function<void(const Tensor& parameter, Tensor gradient)> takes) const {
   const uint64_t context = frame().context;
   if (!context)
     throw_invalid(std::string(kOfReducer) +

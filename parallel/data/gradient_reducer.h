@@ -25,8 +25,6 @@ namespace troupe::parallel {
 
 class ReducerState;
 struct ReplicaPieces;
-/// Is told of a parameter when a pass has nothing more for it, with the gradient; undefined: none.
-using TakesGradient = std::function<void(const Tensor& parameter, Tensor gradient)>;
 
 struct ReducerOptions {
   std::string name = "gradients";  ///< of several reducers that a member has in one group, each has another
@@ -146,7 +144,8 @@ class GradientReducer {
   Tensor take_waiting(const Tensor& parameter) const;
   template <class F>
   void check(F f) const;
-  Accumulation accumulate_as(std::optional<double> rows, TakesGradient takes = {}) const;
+  Accumulation accumulate_as(std::optional<double> rows,
+                             std::function<void(const Tensor& parameter, Tensor gradient)> takes = {}) const;
   Task<std::vector<double>> sizes_of_all(Tensors gradients, bool largest) const;
   Task<void> reduce_step(uint64_t step, double share, Tensors leaves, Tensors gradients) const;
   static Task<double> run(std::shared_ptr<ReducerState> state, Tensors roots, Tensors gradients, double loss,

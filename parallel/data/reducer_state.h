@@ -36,6 +36,8 @@ struct PassPlan {
 Tensor scaled(const Tensor& t, double factor);
 
 class PassReduction;
+/// It is told of a parameter when a pass has nothing more for it, with the gradient; undefined: none.
+using TakesGradient = std::function<void(const Tensor& parameter, Tensor gradient)>;
 
 /// Thread-safe.
 class ReducerState : public std::enable_shared_from_this<ReducerState> {

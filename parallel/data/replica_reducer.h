@@ -35,8 +35,10 @@ class ReplicaReducer {
   /// Accumulates, as accumulate(), a pass that is none of backward() or reduce(), of whose rows the reduce()
   /// after it takes the mean with its own.
   troupe::parallel::Accumulation accumulate_rows(double rows) const { return reducer_.accumulate_as(rows); }
-  /// A pass that is none of backward() or reduce() hands its gradients on, in the mailbox of the actor.
-  troupe::parallel::Accumulation hand_on(troupe::parallel::TakesGradient takes) const {
+  /// A pass that is none of backward() or reduce() hands its gradients on, each when nothing more comes for
+  /// the parameter; undefined: nothing came. `takes` is called in the mailbox of the actor.
+  troupe::parallel::Accumulation hand_on(
+      std::function<void(const Tensor& parameter, Tensor gradient)> takes) const {
     return reducer_.accumulate_as(0, std::move(takes));
   }
   /// What passes under accumulate_rows() have left for a parameter, times their rows, which then waits no
