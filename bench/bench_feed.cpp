@@ -1,8 +1,10 @@
-// How fast a feed gives batches of windows from a file of tokens, and how long a step waits for one:
-// bench_feed FILE SECONDS THREADS STEP_US. Without a step the rate is the feed's own.
+// How fast a feed gives batches of windows from a file of tokens, or of samples from a folder of tar archives,
+// and how long a step waits for one: bench_feed FILE SECONDS THREADS STEP_US. Without a step the rate is the
+// feed's own.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -34,6 +36,11 @@ int64_t own_memory() {
   return 0;
 }
 
+datasets::SourcePtr opened(const std::string& path) {
+  if (!std::filesystem::is_directory(path)) return datasets::token_windows({path}, {.context = 1024});
+  return datasets::tar_samples({path}, {.pictures = {.height = 64, .width = 64}});
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -42,17 +49,14 @@ int main(int argc, char** argv) {
     return 2;
   }
   const double limit = std::atof(argv[2]), step = 1e-6 * std::atof(argv[4]);
-  datasets::Feed feed(datasets::Pipeline(datasets::token_windows({argv[1]}, {.context = 1024}))
-                          .shuffle({.seed = 1})
-                          .batch(32)
-                          .repeat(1000),
+  datasets::Feed feed(datasets::Pipeline(opened(argv[1])).shuffle({.seed = 1}).batch(32).repeat(100000),
                       {.ahead = {.threads = std::atoi(argv[3]), .ahead = 16}});
   int64_t rows = 0, sum = 0, least = 0, most = 0;
   const auto start = Steady::now();
   while (seconds_since(start) < limit) {
     const auto batch = feed.next();
     rows += batch->rows;
-    sum += batch->tensor("y").data<int64_t>()[0];
+    sum += batch->tensor(batch->fields.contains("cls") ? "cls" : "y").data<int64_t>()[0];
     if (step > 0) compute(step);
     if (batch->index % 100 == 99) {
       const int64_t now = own_memory();

@@ -27,6 +27,30 @@ class InMemory final : public Source {
   const Dataset set_;
 };
 
+// Files of one run with ids of 2 and of 4 bytes would be read as numbers that nobody wrote. Of 4 bytes read as
+// 2 every second one is 0; of 2 bytes read as 4 nearly all are beyond any vocabulary.
+void check_width(const TokenFile& file, const std::string& path, int bytes) {
+  constexpr int64_t kLooked = 512, kVocabulary = int64_t{1} << 24;
+  const auto ids = file.read(0, std::min(kLooked, file.size() / 2 * 2)).to_vector<int64_t>();
+  int64_t zeros = 0, others = 0, beyond = 0, first = -1;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    zeros += i % 2 == 1 && ids[i] == 0;
+    others += i % 2 == 0 && ids[i] != 0;
+    if (ids[i] >= kVocabulary && beyond++ == 0) first = static_cast<int64_t>(i);
+  }
+  const auto half = std::ssize(ids) / 2;
+  if (half < 16) return;
+  if (bytes == 2 && zeros == half && others > half / 2)
+    throw_invalid(
+        fmt::format("[tokens] {}: every second id of 2 bytes is 0 from byte 2 on: its ids have 4 bytes, it seems; files "
+                    "of 2 and of 4 are two sources, for mixed()",
+                    path));
+  if (bytes == 4 && beyond > half)
+    throw_invalid(fmt::format("[tokens] {}: has the id {} at byte {}: its ids have 2 bytes, it seems; files of 2 and of "
+                              "4 are two sources, for mixed()",
+                              path, ids[static_cast<size_t>(first)], 4 * first));
+}
+
 class TokenWindows final : public Source {
  public:
   TokenWindows(const std::vector<std::string>& files, const TokenWindowOptions& options)
@@ -34,6 +58,7 @@ class TokenWindows final : public Source {
     if (context_ < 1) throw_invalid(fmt::format("[tokens] windows of {} ids: expected 1 or more", context_));
     for (const std::string& path : files) {
       files_.emplace_back(path, options.bytes);
+      check_width(files_.back(), path, options.bytes);
       ends_.push_back(size() + (files_.back().size() - 1) / context_);
     }
     if (size() == 0)

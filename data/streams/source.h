@@ -32,7 +32,8 @@ struct TokenWindowOptions {
   int bytes = 2;  ///< of each id in the files: 2 (uint16) or 4 (uint32)
 };
 /// Windows of token files (TokenFile), side by side, none over the end of a file: "x" int64 [context] and
-/// "y", the ids that follow each. `invalid`: no file, or none with as many ids as a window needs.
+/// "y", the ids that follow each. `invalid`: no file, none with as many ids as a window needs, or one whose
+/// first ids look as if they had another width.
 SourcePtr token_windows(const std::vector<std::string>& files, const TokenWindowOptions& options = {});
 
 /// The lines of files of JSON objects, one in each line: its fields. Only where every eighth line begins is

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "data/datasets/text.h"
+#include "data/streams/source.h"
 #include "ops/ops.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
@@ -50,4 +51,18 @@ TEST_CASE("token files that are none are refused") {
   CHECK_THAT(error_of([&] { (void)TokenFile(path).read(2, 2); }).what(),
              Catch::Contains("ids 2 to 4 were asked for, and it has 3"));
   CHECK_THAT(error_of([&] { TokenFile file(path, 3); }).what(), Catch::Contains("expected 2 or 4"));
+}
+
+TEST_CASE("token files of two widths are not one source") {
+  const testing::Folder folder;
+  const std::string two = (folder.path / "two.bin").string(), four = (folder.path / "four.bin").string();
+  std::vector<int64_t> ids(1000);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(i * 7919 % 50000);
+  write_token_file(two, ids), write_token_file(four, ids, 4);
+  CHECK(token_windows({two, two}, {.context = 100})->size() == 18);
+  CHECK(token_windows({four}, {.context = 100, .bytes = 4})->size() == 9);
+  CHECK_THAT(error_of([&] { token_windows({two, four}, {.context = 100}); }).what(),
+             Catch::Contains("four.bin: every second id of 2 bytes is 0 from byte 2 on: its ids have 4 bytes"));
+  CHECK_THAT(error_of([&] { token_windows({four, two}, {.context = 100, .bytes = 4}); }).what(),
+             Catch::Contains("two.bin: has the id 518979584 at byte 0: its ids have 2 bytes"));
 }
