@@ -11,9 +11,11 @@
 
 #include "core/base/error.h"
 #include "data/streams/array_rows.h"
+#include "data/streams/described.h"
 #include "data/streams/feed.h"
-#include "python/conversion.h"
-#include "script/feeds.h"
+#include "data/streams/source_catalog.h"
+#include "parallel/feed/feed_readers.h"
+#include "python/cluster.h"
 
 namespace troupe::python {
 namespace {
@@ -23,10 +25,15 @@ using datasets::Sample;
 
 struct SourceObject {
   datasets::SourcePtr source;
+  ValueMap described = {};  // as described_source() takes it; empty: it cannot be
 };
+SourceObject described(ValueMap description) {
+  return {datasets::described_source(description), std::move(description)};
+}
 
 // Its threads may be in a function of Python when it goes.
 struct FeedObject {
+  ClusterPtr cluster;  // of its readers
   std::unique_ptr<datasets::Feed> made;
   ~FeedObject() { end(); }
   void end() {
@@ -79,28 +86,67 @@ datasets::Pipeline::Step step_of(nb::object f) {
   };
 }
 
-std::unique_ptr<FeedObject> make_feed(const SourceObject& source, const std::vector<nb::object>& functions,
-                                      const std::map<std::string, int64_t>& numbers,
-                                      std::optional<uint64_t> seed, std::optional<int64_t> take,
-                                      const std::map<std::string, double>& pad,
-                                      std::optional<std::pair<std::string, int64_t>> pack, bool drop_last,
-                                      bool skip_broken) {
+// What is made the same on readers.
+datasets::Pipeline made_anywhere(ValueMap source, const std::map<std::string, int64_t>& numbers,
+                                 std::optional<uint64_t> seed, std::optional<int64_t> take,
+                                 const std::map<std::string, double>& pad,
+                                 const std::optional<std::pair<std::string, int64_t>>& pack, bool drop_last,
+                                 bool skip_broken) {
+  ValueMap all{{"source", std::move(source)}, {"drop_last", drop_last}, {"skip_broken", skip_broken}};
+  for (const char* name : {"batch", "pad_to", "repeat", "block", "together"}) all[name] = numbers.at(name);
+  ValueMap padded;
+  for (const auto& [field, with] : pad) padded[field] = with;
+  all["pad"] = std::move(padded);
+  if (seed) all["seed"] = static_cast<int64_t>(*seed);
+  if (take) all["take"] = *take;
+  if (pack) all["pack"] = ValueList{pack->first, pack->second};
+  return datasets::described_pipeline(all);
+}
+
+datasets::Pipeline made_here(const SourceObject& source, const std::vector<nb::object>& functions,
+                             const std::map<std::string, int64_t>& numbers, std::optional<uint64_t> seed,
+                             std::optional<int64_t> take, const std::map<std::string, double>& pad,
+                             const std::optional<std::pair<std::string, int64_t>>& pack, bool drop_last,
+                             bool skip_broken) {
   datasets::Pipeline pipeline(source.source);
   if (seed)
     pipeline.shuffle({.seed = *seed, .block = numbers.at("block"), .together = numbers.at("together")});
   for (const nb::object& f : functions) pipeline.step(step_of(f));
   if (pack) pipeline.pack(pack->first, pack->second);
   if (take) pipeline.take(*take);
-  pipeline.batch(numbers.at("batch"), {.drop_last = drop_last, .pad = pad, .pad_to = numbers.at("pad_to")})
+  return pipeline
+      .batch(numbers.at("batch"), {.drop_last = drop_last, .pad = pad, .pad_to = numbers.at("pad_to")})
       .repeat(numbers.at("repeat"))
       .skip_broken(skip_broken);
+}
+
+std::unique_ptr<FeedObject> make_feed(const SourceObject& source, const std::vector<nb::object>& functions,
+                                      const std::map<std::string, int64_t>& numbers,
+                                      std::optional<uint64_t> seed, std::optional<int64_t> take,
+                                      const std::map<std::string, double>& pad,
+                                      std::optional<std::pair<std::string, int64_t>> pack, bool drop_last,
+                                      bool skip_broken, const ClusterPtr& cluster,
+                                      const std::vector<std::string>& readers, const std::string& device) {
   auto out = std::make_unique<FeedObject>();
+  datasets::FeedOptions options{.ahead = {.threads = numbers.at("threads"), .ahead = numbers.at("ahead")},
+                                .rank = numbers.at("rank"),
+                                .ranks = numbers.at("ranks"),
+                                .device = Device(device)};
+  if (!readers.empty()) {
+    if (!functions.empty() || source.described.empty())
+      throw_invalid(
+          "[stream] readers on other workers have neither functions of Python nor sources of its own: leave "
+          "out steps, or readers");
+    if (!cluster) throw_invalid("[stream] readers are workers of a cluster: Feed(..., cluster=cluster)");
+    out->cluster = cluster;
+    options.readers = datasets::readers(cluster->session().cluster(), readers);
+  }
+  datasets::Pipeline pipeline =
+      readers.empty()
+          ? made_here(source, functions, numbers, seed, take, pad, pack, drop_last, skip_broken)
+          : made_anywhere(source.described, numbers, seed, take, pad, pack, drop_last, skip_broken);
   const nb::gil_scoped_release free;
-  out->made = std::make_unique<datasets::Feed>(
-      pipeline,
-      datasets::FeedOptions{.ahead = {.threads = numbers.at("threads"), .ahead = numbers.at("ahead")},
-                            .rank = numbers.at("rank"),
-                            .ranks = numbers.at("ranks")});
+  out->made = std::make_unique<datasets::Feed>(std::move(pipeline), std::move(options));
   return out;
 }
 
@@ -127,23 +173,40 @@ void open_feeds(nb::module_& m) {
         return conversion_of(Value(s.source->read(number)));
       });
   m.def("source", [](const std::string& name, nb::args args, nb::kwargs kwargs) {
-    ValueList positional = values_of(args);
-    ValueMap named = values_of(kwargs);
+    ValueMap description = datasets::description_of(name, values_of(args), values_of(kwargs));
     const nb::gil_scoped_release free;
-    return SourceObject{script::source_of(name, std::move(positional), std::move(named))};
+    return described(std::move(description));
   });
   m.def("side_by_side", [](const std::vector<SourceObject>& sources) {
     std::vector<datasets::SourcePtr> all;
-    for (const SourceObject& s : sources) all.push_back(s.source);
-    return SourceObject{datasets::side_by_side(all)};
+    ValueList described;
+    bool can_be = true;
+    for (const SourceObject& s : sources) {
+      all.push_back(s.source);
+      described.push_back(s.described);
+      can_be = can_be && !s.described.empty();
+    }
+    SourceObject out{datasets::side_by_side(all)};
+    if (can_be) out.described = {{"kind", std::string("side_by_side")}, {"sources", std::move(described)}};
+    return out;
   });
   m.def("mixed_sources", [](const std::vector<std::pair<SourceObject, double>>& parts, int64_t size) {
     std::vector<datasets::Part> all;
-    for (const auto& [source, weight] : parts) all.push_back({source.source, weight});
-    return SourceObject{datasets::mixed(all, size)};
+    ValueList described;
+    bool can_be = true;
+    for (const auto& [source, weight] : parts) {
+      all.push_back({source.source, weight});
+      described.push_back(ValueList{source.described, weight});
+      can_be = can_be && !source.described.empty();
+    }
+    SourceObject out{datasets::mixed(all, size)};
+    if (can_be)
+      out.described = {{"kind", std::string("mixed")}, {"parts", std::move(described)}, {"size", size}};
+    return out;
   });
-  m.def("source_of",
-        [](const Tensor& x, const Tensor& y) { return SourceObject{datasets::in_memory({x, y})}; });
+  m.def("source_of", [](const Tensor& x, const Tensor& y) {
+    return described({{"kind", std::string("in_memory")}, {"x", x}, {"y", y}});
+  });
   nb::class_<FeedObject>(m, "Feed")
       .def("next", next_batch)
       .def("end", &FeedObject::end)
@@ -151,7 +214,8 @@ void open_feeds(nb::module_& m) {
            [](const FeedObject& f) {
              const auto& report = f.feed().report();
              return nb::make_tuple(report.rows, report.broken,
-                                   std::chrono::duration<double>(report.waited).count());
+                                   std::chrono::duration<double>(report.waited).count(),
+                                   report.rows_per_second());
            })
       .def("state_dict",
            [](const FeedObject& f) {
@@ -165,7 +229,7 @@ void open_feeds(nb::module_& m) {
         f.feed().load_state(loaded);
       });
   m.def("feed", make_feed, "source"_a, "functions"_a, "numbers"_a, "seed"_a.none(), "take"_a.none(), "pad"_a,
-        "pack"_a.none(), "drop_last"_a, "skip_broken"_a);
+        "pack"_a.none(), "drop_last"_a, "skip_broken"_a, "cluster"_a.none(), "readers"_a, "device"_a);
 }
 
 }  // namespace troupe::python

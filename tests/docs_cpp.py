@@ -48,7 +48,7 @@ PAGES = [
     ("layouts", "Layouts", "troupe/layout.h", "parallel/layout/layout.h parallel/layout/build.h"),
     ("plans", "Plans", "troupe/plan.h", "parallel/measure/model_profile.h parallel/measure/measure.h parallel/plan/plan.h parallel/plan/layout_plan.h parallel/plan/planned_layout.h parallel/plan/layout_cost.h parallel/plan/check.h"),
     ("groups", "Groups", "troupe/groups.h", "collective/group.h collective/mesh.h collective/reduction.h"),
-    ("data", "Data", "troupe/data.h", "data/datasets/dataset.h data/datasets/loader.h data/datasets/sampler.h data/datasets/padding.h data/datasets/prefetch.h data/datasets/csv.h data/datasets/text.h data/datasets/token_file.h data/formats/safetensors_entry.h data/formats/safetensors.h data/formats/npy.h "
+    ("data", "Data", "troupe/data.h", "data/datasets/dataset.h data/datasets/loader.h data/datasets/sampler.h data/datasets/padding.h data/datasets/prefetch.h data/streams/source.h data/streams/pipeline.h data/streams/recipe.h data/streams/feed.h parallel/feed/feed_readers.h data/datasets/csv.h data/datasets/text.h data/datasets/token_file.h data/formats/safetensors_entry.h data/formats/safetensors.h data/formats/npy.h "
      "data/datasets/idx.h data/datasets/digits.h data/formats/summary.h"),
     ("guests", "Guests of a cluster", "troupe/claim.h", "troupe/cluster/claim.h troupe/cluster/attach.h"),
     ("simulated", "Simulated clusters", "troupe/simulated.h", "troupe/simulated/simulate.h troupe/simulated/simulated_cluster.h troupe/simulated/simulated_fault.h net/sim/link_faults.h"),

@@ -19,4 +19,6 @@
 #include "data/streams/feed.h"
 #include "data/streams/pictures.h"
 #include "data/streams/tar_samples.h"
+#include "data/streams/recipe.h"
+#include "parallel/feed/feed_readers.h"
 #include "troupe/troupe.h"

@@ -1,14 +1,18 @@
 // The batches of a pipeline, made ahead, and a place among them that a checkpoint keeps.
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "core/async/future.h"
 #include "core/base/clock.h"
 #include "core/graph/stateful.h"
-#include "data/datasets/prefetch.h"
-#include "data/streams/pipeline.h"
+#include "core/memory/device.h"
+#include "data/streams/feed_counts.h"
+#include "data/streams/reading.h"
 
 namespace troupe::datasets {
 
@@ -17,6 +21,11 @@ struct FeedOptions {
   /// This rank's rows of each batch, which `ranks` divide as evenly as they can be: together they are the
   /// batches of a feed without ranks.
   int64_t rank = 0, ranks = 1;
+  /// Tensors of batches are there. A GPU copies them through pinned memory, while the host goes on.
+  Device device = cpu;
+  /// Other workers that read: readers() of <troupe/data.h>, for a pipeline made by recipe(). Without, threads
+  /// of this process do.
+  detail::MakeReading readers = {};
 };
 
 /// Some samples as one: tensors stacked, numbers as int64 or float64 [rows], truths as bool [rows], the rest
@@ -33,12 +42,14 @@ struct FedBatch {
 
 struct FeedReport {
   int64_t rows = 0, broken = 0;
-  Duration waited{};  ///< by next(), for rows to be there
+  Duration waited{};  ///< by next(), or later(), for rows to be there
+  Duration spent{};   ///< from the first call of next() to the last batch: steps, and what they waited
+  double rows_per_second() const;
 };
 
 /// Made before the loop of a Job, it is where it was when that goes on from a checkpoint, whatever the number
-/// of ranks and threads and the rows of a batch are then: each sample of an epoch is given once. Of one
-/// thread.
+/// of ranks, readers and threads and the rows of a batch are then: each sample of an epoch is given once. Of
+/// one thread.
 class Feed final : public Stateful {
  public:
   /// `invalid` for a rank outside [0, ranks), and options of Prefetch.
@@ -47,6 +58,9 @@ class Feed final : public Stateful {
 
   /// The next batch; nothing behind the last epoch. Throws what reading or a function has thrown.
   std::optional<FedBatch> next();
+  /// Ready if next() need not wait for readers; else once something has arrived, when it is to be asked
+  /// again: later() does so.
+  Future<void> arrival();
   const FeedReport& report() const& { return report_; }
   FeedReport report() const&& { return report_; }
 
@@ -56,44 +70,34 @@ class Feed final : public Stateful {
   std::string state_name() const override { return "Feed"; }
 
  private:
-  // It is where the next batch begins: `used` ids of the sample at `position` are in rows before.
-  struct Place {
-    int64_t epoch = 0, position = 0, used = 0;
-  };
   struct Row {
     Sample sample;
-    Place next;  // of who goes on behind it
+    detail::FeedPlace next;  // of who goes on behind it
   };
-  struct Chunk {
-    std::vector<Row> rows;
-    int64_t epoch = 0, size = 0, broken = 0;  // size: with rows of other ranks
-    bool last = false;                        // of the epoch
-    Place next = {};                          // behind it
-  };
-  class Orders;
-  bool divides_early() const;
-  int64_t chunk_size() const;
+  const Pipeline& pipeline() const { return reader_->pipeline(); }
   void begin_reading();
-  std::optional<Chunk> read(int64_t epoch, int64_t first) const;
-  std::optional<Row> make(int64_t epoch, int64_t position) const;
-  std::optional<Chunk> more();
+  bool has_batch() const;
+  void take_chunk();
+  std::optional<detail::Chunk> more();
   void pack(Row row);
-  std::optional<FedBatch> divided();
-  FedBatch emit(const std::vector<Row>& all);
-  FedBatch collate(const std::vector<Row>& all);
+  FedBatch emit();
+  FedBatch counted(Sample fields, int64_t rows);
+  void waited(std::chrono::steady_clock::time_point since);
 
-  const Pipeline pipeline_;
-  const FeedOptions options_;
-  const std::shared_ptr<Orders> orders_;
-  std::unique_ptr<Prefetch<Chunk>> reading_;
-  Place place_;
+  const std::shared_ptr<const detail::ChunkReader> reader_;
+  const std::unique_ptr<detail::Reading> reading_;
+  const Device device_;
+  detail::FeedPlace place_;
   int64_t batches_ = 0;
   // ---- what was read, and is not given yet
-  std::vector<Row> ready_;
+  std::optional<detail::Chunk> batch_;  // whole
+  std::vector<Row> rows_;
   std::vector<int64_t> ids_, segments_;  // of a row that is being packed
   int64_t epoch_ = 0;
-  bool epoch_ends_ = false;
+  bool epoch_ends_ = false, over_ = false;
   FeedReport report_;
+  std::optional<std::chrono::steady_clock::time_point> begun_, waits_since_;  // the latter by arrival()
+  const std::shared_ptr<detail::FeedCounts> counts_ = detail::FeedCounts::make();
 };
 
 }  // namespace troupe::datasets

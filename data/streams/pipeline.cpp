@@ -17,18 +17,18 @@ Pipeline& Pipeline::shuffle(const ShuffleOptions& options) {
     throw_invalid(fmt::format("[stream] shuffle of {} blocks of {} samples: expected 1 or more",
                               options.together, options.block));
   shuffle_ = options;
-  return *this;
+  return changed();
 }
 
 Pipeline& Pipeline::map(std::function<Sample(Sample)> f) {
   steps_.push_back([f = std::move(f)](Sample s, Generator&) { return std::optional(f(std::move(s))); });
-  return *this;
+  return changed();
 }
 
 Pipeline& Pipeline::map(std::function<Sample(Sample, Generator&)> f) {
   steps_.push_back(
       [f = std::move(f)](Sample s, Generator& random) { return std::optional(f(std::move(s), random)); });
-  return *this;
+  return changed();
 }
 
 Pipeline& Pipeline::filter(std::function<bool(const Sample&)> keeps) {
@@ -36,13 +36,13 @@ Pipeline& Pipeline::filter(std::function<bool(const Sample&)> keeps) {
   steps_.push_back([keeps = std::move(keeps)](Sample s, Generator&) {
     return keeps(s) ? std::optional(std::move(s)) : std::nullopt;
   });
-  return *this;
+  return changed();
 }
 
 Pipeline& Pipeline::step(Step f) {
   filters_ = true;
   steps_.push_back(std::move(f));
-  return *this;
+  return changed();
 }
 
 Pipeline& Pipeline::pack(const std::string& field, int64_t length) {
@@ -50,7 +50,7 @@ Pipeline& Pipeline::pack(const std::string& field, int64_t length) {
     throw_invalid(
         fmt::format("[stream] pack(\"{}\", {}): expected a field's name, and 1 or more", field, length));
   packed_ = field, length_ = length;
-  return *this;
+  return changed();
 }
 
 Pipeline& Pipeline::batch(int64_t rows, BatchOptions options) {
@@ -58,13 +58,13 @@ Pipeline& Pipeline::batch(int64_t rows, BatchOptions options) {
     throw_invalid(fmt::format("[stream] batches of {} rows, padded to multiples of {}: expected 1 or more",
                               rows, options.pad_to));
   rows_ = rows, batch_ = std::move(options);
-  return *this;
+  return changed();
 }
 
 Pipeline& Pipeline::repeat(int64_t epochs) {
   if (epochs < 1) throw_invalid(fmt::format("[stream] repeat({}): expected 1 or more", epochs));
   epochs_ = epochs;
-  return *this;
+  return changed();
 }
 
 Pipeline& Pipeline::take(int64_t samples) {
@@ -72,12 +72,12 @@ Pipeline& Pipeline::take(int64_t samples) {
     throw_invalid(
         fmt::format("[stream] take({}): expected 1 to {}, which the source has", samples, source_->size()));
   taken_ = samples;
-  return *this;
+  return changed();
 }
 
 Pipeline& Pipeline::skip_broken(bool skips) {
   skips_broken_ = skips;
-  return *this;
+  return changed();
 }
 
 }  // namespace troupe::datasets

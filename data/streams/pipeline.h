@@ -29,6 +29,19 @@ struct BatchOptions {
   int64_t pad_to = 1;  ///< that width is rounded up to a multiple of this
 };
 
+class Pipeline;
+
+/// A function that makes a pipeline, by its name, and what it is called with: recipe() has it.
+struct Recipe {
+  std::string name;
+  ValueList arguments;
+};
+
+namespace detail {
+class ChunkReader;
+Pipeline with_recipe(Pipeline pipeline, Recipe recipe);
+}  // namespace detail
+
 /// A pipeline says what a Feed does, in the order in which samples go through it: the order, the functions of
 /// map() and filter() as they were written, pack(), batch().
 ///
@@ -70,8 +83,18 @@ class Pipeline {
   /// the feed throws.
   Pipeline& skip_broken(bool skips = true);
 
+  /// What other processes make the same pipeline by: recipe() gives it, and any change takes it away.
+  const std::optional<Recipe>& made_by() const& { return recipe_; }
+  std::optional<Recipe> made_by() && { return std::move(recipe_); }
+
  private:
   friend class Feed;
+  friend class detail::ChunkReader;
+  friend Pipeline detail::with_recipe(Pipeline pipeline, Recipe recipe);
+  Pipeline& changed() {
+    recipe_.reset();
+    return *this;
+  }
   SourcePtr source_;
   std::optional<ShuffleOptions> shuffle_;
   std::vector<Step> steps_;
@@ -79,6 +102,7 @@ class Pipeline {
   std::string packed_;  // the field; empty: none
   int64_t length_ = 0, rows_ = 1, epochs_ = 1, taken_;
   BatchOptions batch_;
+  std::optional<Recipe> recipe_;
 };
 
 }  // namespace troupe::datasets

@@ -1,5 +1,7 @@
 #include "data/streams/source_catalog.h"
 
+#include <algorithm>
+
 #include "core/base/error.h"
 #include "data/streams/array_rows.h"
 #include "data/streams/csv_rows.h"
@@ -88,6 +90,29 @@ Sources make_sources() {
 std::span<const Maker<SourcePtr>> sources() {
   static const Sources all = make_sources();
   return all;
+}
+
+const Maker<SourcePtr>* find_source(std::string_view name) {
+  const auto all = sources();
+  const auto at = std::ranges::find_if(all, [&](const auto& s) { return s.name == name; });
+  return at == all.end() ? nullptr : &*at;
+}
+
+ValueMap description_of(std::string_view name, ValueList positional, ValueMap named) {
+  const auto* source = find_source(name);
+  if (!source) throw_invalid("[data] no source is called \"" + std::string(name) + "\"");
+  const Parameter& first = source->parameters.front();
+  Value* paths = nullptr;
+  if (!positional.empty())
+    paths = &positional.front();
+  else if (const auto at = named.find(first.name); at != named.end())
+    paths = &at->second;
+  if (paths && paths->get_if<std::string>() && first.type.starts_with("list"))
+    *paths = ValueList{std::move(*paths)};
+  ValueList all = complete(*source, std::move(positional), std::move(named));
+  ValueMap out{{"kind", source->name}};
+  for (size_t i = 0; i < all.size(); ++i) out.emplace(source->parameters[i].name, std::move(all[i]));
+  return out;
 }
 
 }  // namespace troupe::datasets

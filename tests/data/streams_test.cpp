@@ -5,12 +5,14 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <numeric>
 #include <set>
 
 #include "core/tensor/creation.h"
 #include "data/datasets/token_file.h"
 #include "data/streams/permutation.h"
+#include "data/streams/reading_plan.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
 
@@ -237,6 +239,21 @@ TEST_CASE("functions draw the same random numbers for a sample wherever it is ma
           three.next()->tensor("noise").to_vector<double>());
 }
 
+TEST_CASE("numbers and truths and text of samples are columns of a batch", "[data]") {
+  Feed feed(Pipeline(numbers(3))
+                .map([](Sample s) {
+                  const int64_t n = *s.at("n").get_if<int64_t>();
+                  return Sample{
+                      {"n", n}, {"odd", n % 2 == 1}, {"half", 0.5 * double(n)}, {"text", std::to_string(n)}};
+                })
+                .batch(3));
+  const auto batch = feed.next();
+  CHECK(batch->tensor("odd").dtype() == boolean);
+  CHECK(batch->tensor("odd").to(int64).to_vector<int64_t>() == std::vector<int64_t>{0, 1, 0});
+  CHECK(batch->tensor("half").to_vector<double>() == std::vector<double>{0, 0.5, 1});
+  CHECK(std::get<std::string>(batch->fields.at("text").get_if<ValueList>()->at(2).v) == "2");
+}
+
 TEST_CASE("samples that cannot be read are counted, or end the feed", "[data]") {
   const auto fails = [](Sample s) {
     if (*s.at("n").get_if<int64_t>() == 3) throw_invalid("[mine] 3 is broken");
@@ -259,6 +276,47 @@ TEST_CASE("a place in another order is refused", "[data]") {
   CHECK_THAT(invalid_text([&] { feed.load_state({}); }), Contains("no \"order\" of a Feed"));
   CHECK_THAT(invalid_text([&] { (void)feed.next()->tensor("y"); }),
              Contains("no tensor \"y\"; it has n (tensor int64 [1])"));
+}
+
+TEST_CASE("a plan of readers asks for each chunk until it has come whoever is lost", "[data]") {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    Generator random(seed);
+    const auto draw = [&](int64_t most) {
+      return static_cast<int64_t>(random.below(static_cast<uint64_t>(most)));
+    };
+    const auto readers = static_cast<size_t>(draw(4) + 1);
+    const int64_t ahead = draw(6) + 1, chunks = draw(40);
+    datasets::detail::ReadingPlan plan(readers, ahead, chunks);
+    std::map<int64_t, size_t> asked;  // and not answered
+    std::set<int64_t> came;
+    int64_t taken = 0;
+    while (!plan.over() && plan.anyone()) {
+      while (const auto order = plan.ask()) {
+        CHECK_FALSE(plan.is_lost(order->reader));
+        CHECK(asked.emplace(order->chunk, order->reader).second);
+        CHECK((order->chunk >= taken && order->chunk < std::min(taken + ahead, chunks)));
+        CHECK_FALSE(came.contains(order->chunk));
+      }
+      CHECK(std::ssize(asked) + std::ssize(came) == std::min(ahead, chunks - taken));
+      if (draw(12) == 0) {
+        const auto lost = static_cast<size_t>(draw(static_cast<int64_t>(readers)));
+        plan.lost(lost);
+        std::erase_if(asked, [&](const auto& a) { return a.second == lost; });
+      } else if (!asked.empty()) {
+        const auto at = std::next(asked.begin(), draw(std::ssize(asked)));
+        came.insert(at->first), plan.came(at->first), asked.erase(at);
+      }
+      while (plan.there()) {
+        CHECK((plan.next() == taken && came.erase(taken) == 1));
+        plan.take(), ++taken;
+      }
+    }
+    if (plan.over()) CHECK(taken == chunks);
+  }
+  datasets::detail::ReadingPlan even(2, 4, 100);
+  std::vector<size_t> who;
+  while (const auto order = even.ask()) who.push_back(order->reader);
+  CHECK(who == std::vector<size_t>{0, 1, 0, 1});
 }
 
 TEST_CASE("windows of several token files lie side by side", "[data]") {

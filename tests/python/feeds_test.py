@@ -113,6 +113,21 @@ class Feeds(unittest.TestCase):
         self.assertEqual((samples[2]["__key__"], samples[2]["bin"]), (f"日本/0002-{'l' * 120}", b"raw"))
         self.assertEqual(sorted(n for batch in data.Feed(samples, 4, seed=1) for n in batch["cls"].tolist()), list(range(6)))
 
+    def test_other_workers_read_the_same(self):
+        lines = self.lines()
+        whole = self.numbers(data.Feed(lines, 7, seed=1, repeat=2))
+        with troupe.Cluster(workers=3) as cluster:
+            feed = data.Feed(lines, 7, seed=1, repeat=2, readers=["w1", "w2"], cluster=cluster)
+            self.assertEqual(self.numbers(feed), whole)
+            self.assertGreater(feed.report()["rows_per_second"], 0)
+            mixed = data.mixed([(lines, 1), (lines, 1)])
+            pad = data.Feed(mixed, 7, take=20, readers=["w1"], cluster=cluster)
+            self.assertEqual(self.numbers(pad), self.numbers(data.Feed(mixed, 7, take=20)))
+            with self.assertRaisesRegex(troupe.Error, "neither functions of Python"):
+                data.Feed(lines, steps=lambda s: s, readers=["w1"], cluster=cluster)
+        with self.assertRaisesRegex(troupe.Error, "workers of a cluster"):
+            data.Feed(lines, readers=["w1"])
+
     def test_a_job_keeps_the_place(self):
         def run(stop, resume):
             seen = []

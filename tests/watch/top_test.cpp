@@ -81,3 +81,16 @@ TEST_CASE("a page fits its width, sorts, filters, and opens a worker") {
   CHECK(top_page(now, &before, "", {.filter = "Half#0"}, 80).rows == 1);
   CHECK(top_page(now, nullptr, "", {.filter = "none"}, 40).rows == 0);
 }
+
+TEST_CASE("the rows of feeds and the time that steps waited for them are said between two looks") {
+  auto [before, now] = looks();
+  CHECK(feeds_text(now, &before).empty());
+  before.workers[0].metrics = {{"feed_rows", 1000}, {"feed_waited_us", 0}};
+  now.workers[0].metrics = {{"feed_rows", 13'000}, {"feed_waited_us", 2'500'000}};
+  now.workers[1].metrics = {{"feed_rows", 500}, {"feed_waited_us", 100'000}};  // since the look before
+  const std::string text = "1250 rows/s of feeds, waited for 25% of the time";
+  CHECK(feeds_text(now, &before) == text);
+  CHECK(feeds_text(now, nullptr).empty());
+  CHECK(top_page(now, &before, "", {}, 80).lines[1] == text);
+  CHECK(ps_text(now, &before, false).find(", " + text + "\n") != std::string::npos);
+}

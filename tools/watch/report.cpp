@@ -80,6 +80,24 @@ JobReport JobReport::parse(const std::string& text) {
   }
 }
 
+std::string feeds_text(const JobReport& now, const JobReport* before) {
+  double rows = 0, waited = 0;
+  bool any = false;
+  for (const WorkerRow& w : now.workers) {
+    const WorkerRow* b = earlier(before, w);
+    const auto since = [&](const char* name) {
+      const auto at = w.metrics.find(name), was = b->metrics.find(name);
+      if (at == w.metrics.end()) return 0.0;
+      return double(at->second - (was == b->metrics.end() ? 0 : was->second)) / (w.clock - b->clock);
+    };
+    if (!b || w.clock <= b->clock || !w.metrics.contains("feed_rows")) continue;
+    any = true;
+    rows += std::max(since("feed_rows"), 0.0);
+    waited = std::max(waited, 1e-6 * since("feed_waited_us"));
+  }
+  return any ? fmt::format("{:.0f} rows/s of feeds, waited for {:.0f}% of the time", rows, 100 * waited) : "";
+}
+
 std::string ps_text(const JobReport& now, const JobReport* before, bool with_actors) {
   const WorkerRow* driver = nullptr;
   for (const WorkerRow& w : now.workers)
@@ -89,6 +107,7 @@ std::string ps_text(const JobReport& now, const JobReport* before, bool with_act
   if (driver) out += fmt::format(", {} steps, {:.3g} steps/s", driver->steps, driver->steps_per_second);
   if (driver && driver->loss) out += fmt::format(", loss {:.4g}", *driver->loss);
   if (now.restarts) out += fmt::format(", restart {}", now.restarts);
+  if (const std::string feeds = feeds_text(now, before); !feeds.empty()) out += ", " + feeds;
   out += "\n";
   out += fmt::format("{:<7} {:>8} {:>5} {:>5} {:>6} {:>7} {:>8} {:>8} {:>7} {:>6}\n", "worker", "pid", "busy",
                      "cpu", "queued", "memory", "sent", "steps", "steps/s", "actors");

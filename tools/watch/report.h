@@ -44,6 +44,10 @@ struct JobReport {
 std::string bytes_text(double bytes);
 std::string seconds_text(double seconds);
 
+/// What the feeds of all workers gave between two looks: "1200 rows/s of feeds, waited for 3% of the time";
+/// of the one that waited most. Empty if there are none.
+std::string feeds_text(const JobReport& now, const JobReport* before);
+
 /// The table of `troupe ps`. Shares are of the time between the two looks; without an earlier one, of all.
 std::string ps_text(const JobReport& now, const JobReport* before, bool with_actors);
 

@@ -103,6 +103,7 @@ TopPage top_page(const JobReport& now, const JobReport* before, const std::strin
   }
   if (now.restarts) head += fmt::format("  restart {}", now.restarts);
   page.lines.push_back(head);
+  if (const std::string feeds = feeds_text(now, before); !feeds.empty()) page.lines.push_back(feeds);
   if (!cause.empty()) page.lines.push_back("! " + cause);
   if (before) {
     const auto all = verdicts(*before, now);

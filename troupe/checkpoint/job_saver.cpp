@@ -15,6 +15,7 @@
 #include "nn/module.h"
 #include "nn/module_registry.h"
 #include "parallel/data/replica.h"
+#include "parallel/feed/feed_readers.h"
 #include "parallel/server/server_base.h"
 #include "parallel/tensor/placement.h"
 #include "troupe/checkpoint/owned_pieces.h"
@@ -44,7 +45,10 @@ enum class Backups { left_out, too };
 void in_all_mailboxes(const actors::Worker& worker, const Ref<actors::Invocation>& call,
                       const std::function<void(ActorCell&, Gathered&)>& f,
                       const std::function<void(Gathered&)>& done, Backups backups = Backups::left_out) {
-  const auto cells = worker.actors().all();
+  auto cells = worker.actors().all();
+  std::erase_if(cells, [](const auto& cell) {  // a feed is what has their place
+    return cell->type().name == actors::type_name<FeedReader>();
+  });
   auto all = std::make_shared<Gathered>(cells.size());
   const auto end = [call, done](Gathered& g) {
     if (g.failure)

@@ -15,6 +15,8 @@
 #include "net/socket/socket_transport.h"
 #include "parallel/data/replica.h"
 #include "parallel/data/replica_average.h"
+#include "parallel/feed/feed_metrics.h"
+#include "parallel/feed/feed_readers.h"
 #include "parallel/mesh/actor_mesh.h"
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/pipeline/stage/stage_work.h"
@@ -46,6 +48,7 @@ std::shared_ptr<internal::rref::RefTable> install_layers(internal::actors::Worke
   parallel::install_server_backups(worker);
   parallel::install_pipeline(worker);
   parallel::StalenessMetrics::install(worker);
+  internal::install_feed_metrics(worker);
   parallel::install_meshes(worker);
   parallel::install_whole_models(worker);
   llm::install_pretrained(), llm::install_adapters();
@@ -82,6 +85,7 @@ internal::actors::TypeRegistry with_builtin_types(internal::actors::TypeRegistry
   for (auto& type : parallel::builtin_actors()) hosting.push_back(std::move(type));
   for (auto& type : llm::builtin_actors()) hosting.push_back(std::move(type));
   for (auto& type : internal::parallel::server_actors()) hosting.push_back(std::move(type));
+  for (auto& type : troupe::hosting<internal::FeedReader>()) hosting.push_back(type);
   return hosting;
 }
 

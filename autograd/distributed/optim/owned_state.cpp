@@ -14,6 +14,7 @@
 #include "core/codec/keep.h"
 #include "core/graph/copy_on_write.h"
 #include "core/tensor/creation.h"
+#include "data/streams/feed.h"
 #include "nn/module_registry.h"
 #include "ops/random.h"
 #include "optim/loss_scaler.h"
@@ -268,6 +269,7 @@ std::string bytes_in_no_state(Actor& actor, const actors::ActorCell& cell) {
     // Others have what changes elsewhere in memory.
     if (const auto* scheduler = dynamic_cast<const optim::Scheduler*>(s)) cover(scheduler, sizeof *scheduler);
     if (const auto* plateau = dynamic_cast<const optim::Plateau*>(s)) cover(plateau, sizeof *plateau);
+    if (const auto* feed = dynamic_cast<const datasets::Feed*>(s)) cover(feed, sizeof *feed);
     if (const auto* scaler = dynamic_cast<const optim::LossScaler*>(s)) cover(scaler, sizeof *scaler);
   }
   return bytes;

@@ -1,18 +1,19 @@
-// Sources larger than memory, and feeds of their batches.
+// Sources larger than memory, and feeds, in Lua.
+#include "script/feeds.h"
+
 #include <chrono>
 
 #include "core/base/error.h"
-#include "data/streams/array_rows.h"
-#include "script/feeds.h"
+#include "core/entry/entry.h"
+#include "data/streams/described.h"
 #include "script/modules.h"
-#include "script/session.h"
 #include "tools/repl/lua/dataset_object.h"
 #include "tools/repl/lua/interpreter.h"
-#include "tools/repl/lua/lua.h"
+#include "tools/repl/lua/objects.h"
 
 namespace troupe::repl {
 
-using FeedObject = std::shared_ptr<datasets::Feed>;
+using FeedObject = std::unique_ptr<datasets::Feed>;
 template <>
 struct ObjectName<FeedObject> {
   static constexpr const char* value = "feed";
@@ -20,9 +21,7 @@ struct ObjectName<FeedObject> {
 
 namespace {
 
-const datasets::SourcePtr& source_at(lua_State* L, int at) { return get<SourceObject>(L, at).source; }
-
-// A table of sources, or of pairs of a source and a number: f(source, number or 1).
+// A table of sources, or of pairs of a source and a number: f(description, number or 1).
 template <class F>
 void each_source(lua_State* L, const char* what, const F& f) {
   luaL_checktype(L, 1, LUA_TTABLE);
@@ -38,7 +37,7 @@ void each_source(lua_State* L, const char* what, const F& f) {
     const auto* source = get_if<SourceObject>(L, -1);
     if (!source)
       throw_invalid(std::string("[data] ") + what + ": entry " + std::to_string(i) + " is no source");
-    f(source->source, weight);
+    f(source->described, weight);
     lua_pop(L, 1);
   }
   lua_pop(L, 1);
@@ -46,61 +45,50 @@ void each_source(lua_State* L, const char* what, const F& f) {
 
 // Lua says data.mixed({{wiki, 0.7}, {code, 0.3}}[, size])
 int mix_sources(lua_State* L) {
-  std::vector<datasets::Part> parts;
-  each_source(L, "mixed", [&](const auto& source, double weight) { parts.push_back({source, weight}); });
-  put<SourceObject>(L, {datasets::mixed(parts, luaL_optinteger(L, 2, 0))});
+  ValueList parts;
+  each_source(L, "mixed",
+              [&](const ValueMap& source, double weight) { parts.push_back(ValueList{source, weight}); });
+  put<SourceObject>(L, {{{"kind", std::string("mixed")},
+                         {"parts", std::move(parts)},
+                         {"size", int64_t{luaL_optinteger(L, 2, 0)}}}});
   return 1;
 }
 int put_side_by_side(lua_State* L) {
-  std::vector<datasets::SourcePtr> sources;
-  each_source(L, "side_by_side", [&](const auto& source, double) { sources.push_back(source); });
-  put<SourceObject>(L, {datasets::side_by_side(sources)});
+  ValueList sources;
+  each_source(L, "side_by_side", [&](const ValueMap& source, double) { sources.push_back(source); });
+  put<SourceObject>(L, {{{"kind", std::string("side_by_side")}, {"sources", std::move(sources)}}});
   return 1;
 }
 
+const datasets::Source& opened_at(lua_State* L, int at) {
+  auto& source = get<SourceObject>(L, at);
+  if (!source.opened) source.opened = datasets::described_source(source.described);
+  return *source.opened;
+}
 int source_length(lua_State* L) {
-  lua_pushinteger(L, source_at(L, 1)->size());
+  lua_pushinteger(L, opened_at(L, 1).size());
   return 1;
 }
 // Lua says s:read(number), from 0.
 int source_read(lua_State* L) {
-  const auto& source = source_at(L, 1);
+  const auto& source = opened_at(L, 1);
   const int64_t number = luaL_checkinteger(L, 2);
-  if (number < 0 || number >= source->size())
-    throw_invalid("[data] the source has " + std::to_string(source->size()) + " samples, from 0; got " +
+  if (number < 0 || number >= source.size())
+    throw_invalid("[data] the source has " + std::to_string(source.size()) + " samples, from 0; got " +
                   std::to_string(number));
-  push(L, Value(source->read(number)));
+  push(L, Value(source.read(number)));
   return 1;
 }
 int source_to_string(lua_State* L) {
-  push(L, std::string_view("source of " + std::to_string(source_at(L, 1)->size()) + " samples"));
+  push(L, "source: " + text_of(Value(get<SourceObject>(L, 1).described)));
   return 1;
 }
 
-// Lua says data.feed(source[, options])
-int make_feed(lua_State* L) {
-  put<FeedObject>(L, script::feed_of(source_at(L, 1), options_at(L, 2)));
-  return 1;
-}
-int feed_next(lua_State* L) {
-  script::Session::check();
-  auto batch = get<FeedObject>(L, 1)->next();
-  if (!batch) return 0;
-  push(L, Value(std::move(batch->fields)));
-  return 1;
-}
-// The iterator of a loop: `for batch in f:batches() do`.
-int feed_batches(lua_State* L) {
-  get<FeedObject>(L, 1);
-  lua_pushcfunction(L, guarded<feed_next>);
-  lua_pushvalue(L, 1);
-  return 2;
-}
-int feed_report(lua_State* L) {
-  const auto& report = get<FeedObject>(L, 1)->report();
-  push(L, Value(ValueMap{{"rows", report.rows},
-                         {"broken", report.broken},
-                         {"waited", std::chrono::duration<double>(report.waited).count()}}));
+// Lua says feed(source[, options])
+int open_feed(lua_State* L) {
+  const auto* source = get_if<SourceObject>(L, 1);
+  put<FeedObject>(L, script::make_feed(of(L).session(), source ? Value(source->described) : value_at(L, 1),
+                                       options_at(L, 2)));
   return 1;
 }
 int feed_state(lua_State* L) {
@@ -114,6 +102,22 @@ int feed_load(lua_State* L) {
   get<FeedObject>(L, 1)->load_state(state);
   return 0;
 }
+int feed_next(lua_State* L) {
+  auto batch = get<FeedObject>(L, 1)->next();
+  if (!batch)
+    lua_pushnil(L);
+  else
+    push(L, Value(std::move(batch->fields)));
+  return 1;
+}
+int feed_report(lua_State* L) {
+  const auto& report = get<FeedObject>(L, 1)->report();
+  push(L, Value(ValueMap{{"rows", report.rows},
+                         {"broken", report.broken},
+                         {"waited", std::chrono::duration<double>(report.waited).count()},
+                         {"rows_per_second", report.rows_per_second()}}));
+  return 1;
+}
 
 }  // namespace
 
@@ -122,12 +126,15 @@ void open_feeds(lua_State* L) {
                               {"__len", guarded<source_length>},
                               {"__tostring", guarded<source_to_string>}});
   make_type<FeedObject>(L, {{"next", guarded<feed_next>},
-                            {"batches", guarded<feed_batches>},
-                            {"report", guarded<feed_report>},
                             {"state", guarded<feed_state>},
-                            {"load", guarded<feed_load>}});
+                            {"load", guarded<feed_load>},
+                            {"report", guarded<feed_report>},
+                            {"close", free_object<FeedObject>},
+                            {"__close", free_object<FeedObject>},
+                            {"__call", guarded<feed_next>}});
+  lua_register(L, "feed", guarded<open_feed>);
   lua_getglobal(L, "data");
-  for (const Function& f : {Function{"feed", guarded<make_feed>}, Function{"mixed", guarded<mix_sources>},
+  for (const Function& f : {Function{"mixed", guarded<mix_sources>},
                             Function{"side_by_side", guarded<put_side_by_side>}}) {
     lua_pushcfunction(L, f.f);
     lua_setfield(L, -2, f.name);

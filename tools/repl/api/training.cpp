@@ -204,8 +204,8 @@ int make_dataset(lua_State* L) {
   ValueMap named;
   ValueList positional = arguments_from(L, 1, &named);
   const std::string_view name = text_at(L, lua_upvalueindex(1));
-  if (script::is_source(name))
-    put<SourceObject>(L, {script::source_of(name, std::move(positional), std::move(named))});
+  if (datasets::find_source(name))
+    put<SourceObject>(L, {datasets::description_of(name, std::move(positional), std::move(named))});
   else
     put<DatasetObject>(L, script::data_set_of(name, std::move(positional), std::move(named)));
   return 1;
@@ -220,7 +220,7 @@ int data_index(lua_State* L) {
   const std::string_view name = text_at(L, 2);
   std::vector<Entry> known(datasets::sets().begin(), datasets::sets().end());
   known.insert(known.end(), datasets::sources().begin(), datasets::sources().end());
-  for (const char* own : {"of", "feed", "mixed", "side_by_side"}) known.push_back({own, "", {}});
+  for (const char* own : {"of", "mixed", "side_by_side"}) known.push_back({own, "", {}});
   find_entry(known, name, "[data] unknown data set");
   push(L, name);
   lua_pushcclosure(L, guarded<make_dataset>, 1);

@@ -1,7 +1,7 @@
 // Data sets that scripts hold.
 #pragma once
+#include "data/streams/source.h"
 #include "script/data_sets.h"
-#include "script/feeds.h"
 #include "tools/repl/lua/lua.h"
 
 namespace troupe::repl {
@@ -12,7 +12,11 @@ struct ObjectName<DatasetObject> {
   static constexpr const char* value = "dataset";
 };
 
-using SourceObject = script::NamedSource;
+/// A source as described_source() takes it, opened where a script looks into it.
+struct SourceObject {
+  ValueMap described;
+  datasets::SourcePtr opened = nullptr;
+};
 template <>
 struct ObjectName<SourceObject> {
   static constexpr const char* value = "source";

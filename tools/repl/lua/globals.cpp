@@ -90,11 +90,6 @@ constexpr HelpEntry kGlobals[] = {
     {"data.of", "data.of(x, y[, options]) -> dataset",
      "Tensors as a data set. Options, of all data sets: batch, shuffle, drop_last, rank, ranks, shard, "
      "order_seed."},
-    {"data.feed", "data.feed(source[, options]) -> feed",
-     "Batches of a source, in an order whose place a job keeps. Options: batch, seed, block, together, "
-     "repeat, "
-     "take, pack = {field, length}, pad = {field = 0}, pad_to, drop_last, skip_broken, threads, ahead, rank, "
-     "ranks."},
     {"data.mixed", "data.mixed({{source, weight}, ...}[, size]) -> source", "Several sources by weight."},
     {"data.side_by_side", "data.side_by_side({source, ...}) -> source",
      "The fields of several sources as one sample."},
@@ -104,6 +99,11 @@ constexpr HelpEntry kGlobals[] = {
     {"plot", "plot{name = numbers, ..., file = \"plot.svg\"}",
      "Draws lines as SVG, and on a terminal as characters. Also: x, title, x_label, y_label, and smooth: "
      "points over which a mean is drawn."},
+    {"feed", "feed(source[, options]) -> feed",
+     "Batches of files larger than memory, read ahead: of files of token ids, or a source: "
+     "feed(data.csv_rows(\"a.csv\"), {batch = 32, seed = 1}). Options: batch, seed, repeat, take, pack, pad, pad_to, drop_last, skip_broken, "
+     "threads, "
+     "ahead, rank, ranks, block, together, device, readers (workers that read)."},
     {"summary", "summary(folder) -> summary",
      "Curves for TensorBoard, and a line of JSON for each step, in that folder."},
     {"graph", "graph(tensor[, file]) -> text",
@@ -207,9 +207,6 @@ constexpr HelpEntry kMethods[] = {
      "One pass over the set; each has an order of its own."},
     {"dataset:rows", "d:rows(from, count) -> dataset", "A part of it, from row 0."},
     {"source:read", "s:read(number) -> table", "A sample, from 0: its fields. #s says how many there are."},
-    {"feed:next", "f:next() -> table", "The fields of the next batch; nothing behind the last."},
-    {"feed:batches", "f:batches() -> iterator of table", "All that are left."},
-    {"feed:report", "f:report() -> table", "rows that were given, broken samples, seconds waited for them."},
     {"feed:state", "f:state() -> {name = tensor, ...}", "Its place."},
     {"feed:load", "f:load(state)", "Goes on from a place, of a feed of the same source and order."},
     {"job:steps", "j:steps([total]) -> iterator of step", "0, 1, ..., or from where a checkpoint was made."},
@@ -239,6 +236,10 @@ constexpr HelpEntry kMethods[] = {
     {"pipelines:report", "pp:report() -> text",
      "What each actor keeps in how many bytes, and sent in the last step, beside what formulas say."},
     {"pipelines:actors", "pp:actors() -> list", "In the order of the mesh's points."},
+    {"feed:next", "f:next() -> table",
+     "The next batch, by field; nil behind the last. for batch in f do ..."},
+    {"feed:report", "f:report() -> table", "Rows, those that were broken, rows_per_second, seconds waited."},
+    {"feed:close", "f:close()", "Its threads and readers end."},
     {"summary:scalar", "s:scalar(tag, value, step)", "A number, or a tensor with one element."},
     {"summary:histogram", "s:histogram(tag, tensor, step)", "How its elements are distributed."},
     {"summary:text", "s:text(tag, text, step)", "Markdown."},

@@ -117,7 +117,7 @@ void open_futures(lua_State* L);          ///< answers of calls
 void open_cluster(lua_State* L);          ///< spawn, references, contexts, workers, ps, inspect, waits
 void open_modules(lua_State* L);          ///< nn.*
 void open_training(lua_State* L);         ///< optim.*, data.*
-void open_feeds(lua_State* L);            ///< data.feed, after data
+void open_feeds(lua_State* L);            ///< feed, and mixtures in data
 void open_jobs(lua_State* L);             ///< job, keep
 void open_parallel(lua_State* L);         ///< pipeline, serve
 void open_groups(lua_State* L);           ///< group, mesh
