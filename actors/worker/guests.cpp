@@ -53,19 +53,22 @@ std::optional<std::string> Guests::refused(const net::PeerInfo& guest, const net
   const bool to_actor = call->target.number != 0;
   if (!to_actor && lists(kOpenToGuests, service)) return {};
   if (!to_actor && !lists(kOpenToControl, service)) return service.empty() ? "that" : service;
-  std::string what = to_actor ? method_of(*call) : text_of(service, *call);
-  if (!control)
-    return (what.empty() ? "that" : what) + ": the job was started without --control of troupe run";
-  if (call->context != 0) {
+  const auto what = [&] {
+    const std::string known = to_actor ? method_of(*call) : text_of(service, *call);
+    return known.empty() ? "that" : known;
+  };
+  if (!control) return what() + ": the job was started without --control of troupe run";
+  bool admitted;
+  {
     Lock lock(mutex_);
-    if (!admitted_.contains(guest.id))
-      return (what.empty() ? "that" : what) + " in a context: gradients take a claim of the worker";
-    if (owner_of_number(call->context) != guest.id)
-      return (what.empty() ? "that" : what) + " in a context of another worker";
+    admitted = admitted_.contains(guest.id);
   }
-  if (to_actor || worth_a_line(service))
+  if (call->context != 0 && !admitted) return what() + " in a context: gradients take a claim of the worker";
+  if (call->context != 0 && owner_of_number(call->context) != guest.id)
+    return what() + " in a context of another worker";
+  if ((to_actor && !admitted) || worth_a_line(service))
     log::warning("[control] call " + std::to_string(++calls_) + " of a guest, by " + guest.name + ": " +
-                 (what.empty() ? "an actor that is not there, or has no such method" : what));
+                 what());
   return {};
 }
 

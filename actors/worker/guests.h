@@ -48,7 +48,8 @@ class Guests final : public Extension {
   using Lose = std::function<void(WorkerId, const Error&)>;
   Guests(Members& members, const ActorTable& actors, Lose lose)
       : members_(members), actors_(actors), lose_(std::move(lose)) {}
-  /// Guests may call actors from now on; each of their calls is a line of the log.
+  /// Guests may call actors from now on; each of their calls is a line of the log, unless they have claimed
+  /// this worker.
   void allow_control() { control_ = true; }
   bool control() const { return control_; }
   /// One has connected: what it holds here is let go when it has gone.

@@ -55,6 +55,35 @@ TEST_CASE("two programs train side by side, one is killed, and the other has the
   CHECK(cluster.is_left_by_all({"w0", "w1", "w2", "w3", "w4"}));
 }
 
+TEST_CASE("a program that is killed as it sends for the n-th time leaves nothing, for every n") {
+  const Served cluster;
+  int64_t died = 0;
+  for (bool ends = false; !ends; ++died) {
+    INFO("killed at message " << died + 1);
+    Process guest(cluster.guest("die" + std::to_string(died + 1), {"w1", "w2"}));
+    const int code = guest.exit_code();
+    INFO(guest.output << guest.errors);
+    ends = code == 0;
+    REQUIRE((ends || code == 137));
+    REQUIRE(cluster.is_left_by_all({"w0", "w1", "w2"}));
+  }
+  CHECK(died > 30);
+}
+
+TEST_CASE("a program with launch is a guest by its environment, with the same bits") {
+  const Served cluster;
+  const std::string alone = trained(cluster, {"w3", "w4"});
+  Process launched({program("guests")}, {"TROUPE_ATTACH=" + cluster.job});
+  const int code = launched.exit_code();
+  INFO(launched.output << launched.errors);
+  CHECK(code == 0);
+  CHECK(losses(launched.output) == alone);
+  Process lost({program("guests")}, {"TROUPE_ATTACH=no-such-job"});
+  CHECK(lost.exit_code() == 3);
+  CHECK(
+      has(lost.errors, "no job of yours runs on this host whose name or program begins with 'no-such-job'"));
+}
+
 TEST_CASE("programs that share workers train beside each other with the same bits") {
   const Served cluster("w1");
   const std::string own = cluster.left("w1");

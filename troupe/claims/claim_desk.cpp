@@ -95,11 +95,9 @@ void ClaimDesk::send(const ClaimTable::Message& message) {
   const ClaimId claim = message.claim;
   const WorkerId to = message.to;
   ClaimRequest request;
-  std::vector<WorkerId> gang;
   {
     const Lock lock(mutex_);
     if (const auto* found = table_.find(claim)) request = *found;
-    gang = table_.workers_of(claim);
   }
   const auto heard = [this, claim, to,
                       look = message.what == ClaimTable::Ask::look](const Result<std::string>& answer) {
@@ -113,7 +111,7 @@ void ClaimDesk::send(const ClaimTable::Message& message) {
       kLook.ask(worker_, to, claim.holder, request.share).on_ready(heard);
       return;
     case ClaimTable::Ask::hold:
-      kHold.ask(worker_, to, claim.holder, claim.number, request.who, gang, request.share).on_ready(heard);
+      kHold.ask(worker_, to, claim.holder, claim.number, request.who, request.share).on_ready(heard);
       return;
     case ClaimTable::Ask::free:
       kFree.ask(worker_, to, claim.holder, claim.number, worker_.members().loss(claim.holder).has_value())

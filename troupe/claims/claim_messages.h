@@ -18,9 +18,8 @@ inline constexpr actors::Service<void(uint64_t number)> kGiveBackClaim{"claim.gi
 inline constexpr actors::Service<void()> kMeet{"claim.meet"};
 /// Driver to a worker: could `holder` have it? Why not; empty if it could.
 inline constexpr actors::Service<std::string(WorkerId holder, bool share)> kLook{"claim.look"};
-/// Driver to a worker: `holder` has it, with the others of `gang`. Why not; empty if so.
-inline constexpr actors::Service<std::string(WorkerId holder, uint64_t number, std::string who,
-                                             std::vector<WorkerId> gang, bool share)>
+/// Driver to a worker: `holder` has it. Why not; empty if so.
+inline constexpr actors::Service<std::string(WorkerId holder, uint64_t number, std::string who, bool share)>
     kHold{"claim.hold"};
 /// Driver to a worker: that claim has ended; `gone`: and its holder is lost. Answered when nothing of it is
 /// left.

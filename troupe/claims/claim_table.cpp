@@ -73,12 +73,6 @@ const ClaimRequest* ClaimTable::find(const ClaimId& id) const {
   return at == claims_.end() ? nullptr : &at->second.request;
 }
 
-std::vector<WorkerId> ClaimTable::workers_of(const ClaimId& id) const {
-  const auto at = claims_.find(id);
-  if (at == claims_.end()) return {};
-  return {at->second.workers.begin(), at->second.workers.end()};
-}
-
 std::set<WorkerId> ClaimTable::holders() const {
   std::set<WorkerId> all;
   for (const auto& [id, claim] : claims_) all.insert(id.holder);

@@ -67,8 +67,6 @@ class ClaimTable {
 
   /// Null if there is no such claim.
   const ClaimRequest* find(const ClaimId& claim) const;
-  /// The workers that hold it, or are asked to.
-  std::vector<WorkerId> workers_of(const ClaimId& claim) const;
   /// Who has claims, or waits for one.
   std::set<WorkerId> holders() const;
   size_t size() const { return claims_.size(); }

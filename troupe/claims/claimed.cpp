@@ -11,9 +11,8 @@ namespace troupe::internal {
 void Claimed::install(actors::Worker& worker, const std::shared_ptr<rref::RefTable>& references) {
   auto& claimed = worker.add_extension(std::unique_ptr<Claimed>(new Claimed(worker, *references)));
   kLook.serve(worker, [&claimed](WorkerId holder, bool share) { return claimed.look(holder, share); });
-  kHold.serve(worker, [&claimed](WorkerId holder, uint64_t number, std::string who,
-                                 const std::vector<WorkerId>& gang, bool share) {
-    return claimed.hold({holder, number}, {std::move(who), {gang.begin(), gang.end()}, share});
+  kHold.serve(worker, [&claimed](WorkerId holder, uint64_t number, std::string who, bool share) {
+    return claimed.hold({holder, number}, {std::move(who), share});
   });
   kFree.serve(worker, [&claimed](WorkerId holder, uint64_t number, bool gone) {
     claimed.free({holder, number}, gone);
@@ -27,12 +26,13 @@ void Claimed::install(actors::Worker& worker, const std::shared_ptr<rref::RefTab
 
 namespace {
 
-// The guest whose it is; empty: of the job's own program.
-std::string maker(const actors::ActorCell& cell) {
-  const WorkerId creator = cell.id().creator;
-  if (actors::is_guest(creator)) return actors::guest_name(creator);
-  const std::string path = cell.path();
+// The program of a path (ActorCell::path()): the name of a guest; empty: the job's own.
+std::string program_of_path(const std::string& path) {
   return path.starts_with("guest-") ? path.substr(0, path.find(':')) : "";
+}
+
+std::string program_of_holder(WorkerId holder) {
+  return actors::is_guest(holder) ? actors::guest_name(holder) : "";
 }
 
 }  // namespace
@@ -42,11 +42,11 @@ std::string Claimed::conflict(WorkerId holder, bool share) const {
     if (!(share && holding.share)) return worker_.name() + " is claimed by " + holding.who;
   if (share) return "";
   if (worker_.id() == 0 && actors::is_guest(holder)) return "the job's own program runs on w0";
-  const std::string own = actors::is_guest(holder) ? actors::guest_name(holder) : "";
+  const std::string own = program_of_holder(holder);
   size_t count = 0;
   std::string first;
   for (const auto& cell : worker_.actors().all()) {
-    const std::string who = maker(*cell);
+    const std::string who = program_of_path(cell->path());
     if (who == own) continue;
     if (!count++) first = cell->label() + " of " + (who.empty() ? "the job's own program" : who);
   }
@@ -104,10 +104,13 @@ bool Claimed::has(WorkerId worker) const {
 
 void Claimed::incoming_call(actors::Invocation& call) {
   if (call.call().target.number != 0 || call.call().method != rref::kSpawn.method) return;
-  const WorkerId from = call.from();
+  constexpr size_t kPath = 6;
+  const ValueList& args = call.call().args;
+  const auto* path = args.size() > kPath ? args[kPath].get_if<std::string>() : nullptr;
+  if (!path) return;
   const Lock lock(mutex_);
   for (const auto& [claim, holding] : holdings_)
-    if (!holding.share && from != claim.holder && from != worker_.id() && !holding.gang.contains(from))
+    if (!holding.share && program_of_path(*path) != program_of_holder(claim.holder))
       throw_error(ErrorKind::overloaded, "[spawn] " + worker_.name() + " is claimed by " + holding.who +
                                              ", for itself: spawn on another worker, or wait until it ends");
 }

@@ -28,7 +28,6 @@ class Claimed final : public actors::Interceptor {
  private:
   struct Holding {
     std::string who;
-    std::set<WorkerId> gang;
     bool share = false;
   };
   Claimed(actors::Worker& worker, rref::RefTable& references) : worker_(worker), references_(references) {}

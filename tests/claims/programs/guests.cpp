@@ -1,13 +1,16 @@
 // Several programs on one cluster. Launched, it is the cluster, whose own program does nothing. As
-// `guests JOB WHAT [WORKER...]` it is one that comes as a guest.
+// `guests JOB WHAT [WORKER...]`, or with TROUPE_ATTACH, it is one that comes as a guest.
 #include "troupe/claim.h"
 
+#include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cctype>
 #include <cstdio>
 #include <cstdlib>
 
+#include "actors/cell/interceptor.h"
 #include "troupe/groups.h"
 #include "troupe/troupe.h"
 
@@ -33,6 +36,15 @@ struct Half : Actor {
   RRef<Half> kept;
   Tensor ballast = zeros({1 << 20});
   static constexpr auto remote = methods<&Half::forward, &Half::through, &Half::keep, &Half::sum, &Half::die>;
+};
+
+/// Ends this process by SIGKILL as it is about to send for the n-th time.
+struct Mortal final : internal::actors::Interceptor {
+  explicit Mortal(int64_t n) : left(n) {}
+  void outgoing_call(const internal::actors::CallerState&, internal::net::Call&) override {
+    if (--left == 0) raise(SIGKILL);
+  }
+  std::atomic<int64_t> left;
 };
 
 void say(const char* text) {
@@ -63,6 +75,8 @@ void train(Cluster& cluster, const std::vector<std::string>& workers, int64_t st
 
 int guest(const std::string& job, const std::string& what, const std::vector<std::string>& workers) {
   const auto cluster = attach(job);
+  if (what.starts_with("die"))
+    cluster->worker().add_extension(std::make_unique<Mortal>(std::stol(what.substr(3))));
   if (what == "unclaimed") {
     auto a = cluster->spawn<Half>(workers[0], 4, 8);
     const autograd::Context step(*cluster);
@@ -78,6 +92,7 @@ int guest(const std::string& job, const std::string& what, const std::vector<std
   say(text.c_str());
   if (what == "train" || what == "share") train(*cluster, claim.workers(), 30);
   if (what.ends_with("on")) train(*cluster, claim.workers(), int64_t{1} << 40);
+  if (what.starts_with("die")) train(*cluster, claim.workers(), 2);
   if (what == "hold" || what == "wait") pause();
   if (what == "kill") {
     auto a = cluster->spawn<Half>(claim.workers()[0], 4, 8);
@@ -92,6 +107,10 @@ int guest(const std::string& job, const std::string& what, const std::vector<std
 int main(int argc, char** argv) {
   if (argc < 3) {
     return launch([&](Cluster& cluster) {
+      if (std::getenv("TROUPE_ATTACH")) {
+        const Claim claim(cluster, 2);
+        return train(cluster, claim.workers(), 30);
+      }
       const bool ends = argc == 2 && std::string(argv[1]) == "ends";
       if (argc == 2 && !ends)
         (void)cluster.spawn_named<Half>(std::string(argv[1]) + "/own", 1, 1).ready().get();
