@@ -22,6 +22,7 @@ namespace {
 
 using namespace nb::literals;
 using datasets::Sample;
+using Bucket = std::optional<std::pair<std::string, std::vector<int64_t>>>;  // a field, and boundaries
 
 struct SourceObject {
   datasets::SourcePtr source;
@@ -90,8 +91,8 @@ datasets::Pipeline::Step step_of(nb::object f) {
 datasets::Pipeline made_anywhere(ValueMap source, const std::map<std::string, int64_t>& numbers,
                                  std::optional<uint64_t> seed, std::optional<int64_t> take,
                                  const std::map<std::string, double>& pad,
-                                 const std::optional<std::pair<std::string, int64_t>>& pack, bool drop_last,
-                                 bool skip_broken) {
+                                 const std::optional<std::pair<std::string, int64_t>>& pack,
+                                 const Bucket& bucket, bool drop_last, bool skip_broken) {
   ValueMap all{{"source", std::move(source)}, {"drop_last", drop_last}, {"skip_broken", skip_broken}};
   for (const char* name : {"batch", "pad_to", "repeat", "block", "together"}) all[name] = numbers.at(name);
   ValueMap padded;
@@ -100,19 +101,22 @@ datasets::Pipeline made_anywhere(ValueMap source, const std::map<std::string, in
   if (seed) all["seed"] = static_cast<int64_t>(*seed);
   if (take) all["take"] = *take;
   if (pack) all["pack"] = ValueList{pack->first, pack->second};
+  if (bucket)
+    all["bucket"] = ValueList{bucket->first, ValueList(bucket->second.begin(), bucket->second.end())};
   return datasets::described_pipeline(all);
 }
 
 datasets::Pipeline made_here(const SourceObject& source, const std::vector<nb::object>& functions,
                              const std::map<std::string, int64_t>& numbers, std::optional<uint64_t> seed,
                              std::optional<int64_t> take, const std::map<std::string, double>& pad,
-                             const std::optional<std::pair<std::string, int64_t>>& pack, bool drop_last,
-                             bool skip_broken) {
+                             const std::optional<std::pair<std::string, int64_t>>& pack, const Bucket& bucket,
+                             bool drop_last, bool skip_broken) {
   datasets::Pipeline pipeline(source.source);
   if (seed)
     pipeline.shuffle({.seed = *seed, .block = numbers.at("block"), .together = numbers.at("together")});
   for (const nb::object& f : functions) pipeline.step(step_of(f));
   if (pack) pipeline.pack(pack->first, pack->second);
+  if (bucket) pipeline.bucket(bucket->first, bucket->second);
   if (take) pipeline.take(*take);
   return pipeline
       .batch(numbers.at("batch"), {.drop_last = drop_last, .pad = pad, .pad_to = numbers.at("pad_to")})
@@ -124,8 +128,8 @@ std::unique_ptr<FeedObject> make_feed(const SourceObject& source, const std::vec
                                       const std::map<std::string, int64_t>& numbers,
                                       std::optional<uint64_t> seed, std::optional<int64_t> take,
                                       const std::map<std::string, double>& pad,
-                                      std::optional<std::pair<std::string, int64_t>> pack, bool drop_last,
-                                      bool skip_broken, const ClusterPtr& cluster,
+                                      std::optional<std::pair<std::string, int64_t>> pack, Bucket bucket,
+                                      bool drop_last, bool skip_broken, const ClusterPtr& cluster,
                                       const std::vector<std::string>& readers, const std::string& device) {
   auto out = std::make_unique<FeedObject>();
   datasets::FeedOptions options{.ahead = {.threads = numbers.at("threads"), .ahead = numbers.at("ahead")},
@@ -143,8 +147,8 @@ std::unique_ptr<FeedObject> make_feed(const SourceObject& source, const std::vec
   }
   datasets::Pipeline pipeline =
       readers.empty()
-          ? made_here(source, functions, numbers, seed, take, pad, pack, drop_last, skip_broken)
-          : made_anywhere(source.described, numbers, seed, take, pad, pack, drop_last, skip_broken);
+          ? made_here(source, functions, numbers, seed, take, pad, pack, bucket, drop_last, skip_broken)
+          : made_anywhere(source.described, numbers, seed, take, pad, pack, bucket, drop_last, skip_broken);
   const nb::gil_scoped_release free;
   out->made = std::make_unique<datasets::Feed>(std::move(pipeline), std::move(options));
   return out;
@@ -160,9 +164,7 @@ nb::object next_batch(FeedObject& f) {
   return conversion_of(Value(std::move(batch->fields)));
 }
 
-}  // namespace
-
-void open_feeds(nb::module_& m) {
+void def_sources(nb::module_& m) {
   nb::class_<SourceObject>(m, "Source")
       .def("__len__", [](const SourceObject& s) { return s.source->size(); })
       .def("__getitem__", [](const SourceObject& s, int64_t number) {
@@ -207,6 +209,12 @@ void open_feeds(nb::module_& m) {
   m.def("source_of", [](const Tensor& x, const Tensor& y) {
     return described({{"kind", std::string("in_memory")}, {"x", x}, {"y", y}});
   });
+}
+
+}  // namespace
+
+void open_feeds(nb::module_& m) {
+  def_sources(m);
   nb::class_<FeedObject>(m, "Feed")
       .def("next", next_batch)
       .def("end", &FeedObject::end)
@@ -229,7 +237,8 @@ void open_feeds(nb::module_& m) {
         f.feed().load_state(loaded);
       });
   m.def("feed", make_feed, "source"_a, "functions"_a, "numbers"_a, "seed"_a.none(), "take"_a.none(), "pad"_a,
-        "pack"_a.none(), "drop_last"_a, "skip_broken"_a, "cluster"_a.none(), "readers"_a, "device"_a);
+        "pack"_a.none(), "bucket"_a.none(), "drop_last"_a, "skip_broken"_a, "cluster"_a.none(), "readers"_a,
+        "device"_a);
 }
 
 }  // namespace troupe::python

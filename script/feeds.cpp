@@ -34,7 +34,7 @@ std::unique_ptr<datasets::Feed> make_feed(Session& session, const Value& source,
   pass_on("block", int64_t{1024}), pass_on("together", int64_t{64});
   pass_on("drop_last", false), pass_on("skip_broken", false);
   pass_on("pad", std::map<std::string, double>());
-  for (const char* name : {"seed", "take", "pack"}) pass_on_if_there(name);
+  for (const char* name : {"seed", "take", "pack", "bucket"}) pass_on_if_there(name);
   given.end();
   return std::make_unique<datasets::Feed>(datasets::described_pipeline(description), std::move(feed));
 }

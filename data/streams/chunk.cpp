@@ -8,6 +8,7 @@
 #include "core/base/even_sizes.h"
 #include "core/base/mutex.h"
 #include "data/datasets/sampler.h"
+#include "data/streams/buckets.h"
 #include "data/streams/permutation.h"
 
 namespace troupe::datasets::detail {
@@ -68,9 +69,11 @@ ChunkReader::ChunkReader(Pipeline pipeline, int64_t rank, int64_t ranks)
   check_rank(rank, ranks);
   // The width of fields that are padded is that of rows of all ranks.
   whole_batches_ = !pipeline_.filters_ && !pipeline_.skips_broken_ && pipeline_.packed_.empty() &&
-                   (ranks == 1 || pipeline_.batch_.pad.empty());
+                   pipeline_.bucketed_.empty() && (ranks == 1 || pipeline_.batch_.pad.empty());
   constexpr int64_t kLeast = 16, kMost = 256;
   size_ = whole_batches_ ? pipeline_.rows_ : std::clamp(pipeline_.rows_, kLeast, kMost);
+  if (!pipeline_.bucketed_.empty() && __builtin_mul_overflow(pipeline_.rows_, pipeline_.window_, &size_))
+    throw_invalid("[stream] bucket: more samples than can be counted are put into buckets together");
 }
 ChunkReader::~ChunkReader() = default;
 
@@ -94,8 +97,12 @@ int64_t ChunkReader::count(const FeedPlace& from) const {
 Chunk ChunkReader::placed(int64_t epoch, int64_t first, ReadChunk read) const {
   const int64_t end = std::min(first + size_, pipeline_.taken_);
   const bool last = end == pipeline_.taken_;
-  return {std::move(read), epoch, end - first, last,
-          last ? FeedPlace{epoch + 1, 0, 0} : FeedPlace{epoch, end, 0}};
+  return {std::move(read),
+          epoch,
+          end - first,
+          last,
+          last ? FeedPlace{epoch + 1, 0, 0} : FeedPlace{epoch, end, 0},
+          first};
 }
 
 ReadChunk ChunkReader::read(int64_t epoch, int64_t first) const {
@@ -114,6 +121,8 @@ ReadChunk ChunkReader::read(int64_t epoch, int64_t first) const {
       if (!pipeline_.skips_broken_ || e.kind() != ErrorKind::invalid) throw;
       ++out.broken;
     }
+  if (!pipeline_.bucketed_.empty())
+    put_in_buckets(out.rows, pipeline_.bucketed_, pipeline_.boundaries_, pipeline_.rows_);
   if (!whole_batches_) return out;
   std::vector<const Sample*> all;
   for (const Sample& row : out.rows) all.push_back(&row);
@@ -137,8 +146,12 @@ std::optional<Sample> ChunkReader::make(int64_t epoch, int64_t position) const {
 
 std::vector<int64_t> ChunkReader::order() const {
   const auto& shuffle = pipeline_.shuffle_;
-  return {pipeline_.source_->size(), static_cast<int64_t>(shuffle ? shuffle->seed : 0),
-          shuffle ? shuffle->block : 0, shuffle ? shuffle->together : 0, pipeline_.length_};
+  std::vector<int64_t> out{pipeline_.source_->size(), static_cast<int64_t>(shuffle ? shuffle->seed : 0),
+                           shuffle ? shuffle->block : 0, shuffle ? shuffle->together : 0, pipeline_.length_};
+  if (pipeline_.bucketed_.empty()) return out;
+  out.insert(out.end(), {pipeline_.rows_, pipeline_.window_});
+  out.insert(out.end(), pipeline_.boundaries_.begin(), pipeline_.boundaries_.end());
+  return out;
 }
 
 }  // namespace troupe::datasets::detail

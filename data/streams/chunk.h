@@ -11,7 +11,8 @@
 
 namespace troupe::datasets::detail {
 
-/// The next batch begins there: `used` ids of the sample at `position` are in rows before.
+/// The next batch begins there: `used` ids of the sample at `position` are in rows before, or, with buckets,
+/// so many batches of the chunk that begins there were given.
 struct FeedPlace {
   int64_t epoch = 0, position = 0, used = 0;
 };
@@ -31,6 +32,7 @@ struct Chunk {
   int64_t epoch = 0, size = 0;  ///< samples, with those of other ranks
   bool last = false;            ///< of the epoch
   FeedPlace next = {};          ///< behind it
+  int64_t first = 0;            ///< position of its first sample
 };
 
 /// This rank's rows of samples as one batch; `begin` and `count`: of `all`, where the others give fields that
@@ -60,7 +62,7 @@ class ChunkReader {
   ReadChunk read(int64_t epoch, int64_t first) const;
   /// What was read there, with its place.
   Chunk placed(int64_t epoch, int64_t first, ReadChunk read) const;
-  /// Samples, seed, block, together and packed length: what a place is one of.
+  /// Samples, seed, block, together and packed length, and how buckets are made: what a place is one of.
   std::vector<int64_t> order() const;
 
  private:

@@ -36,6 +36,10 @@ Pipeline made_of(const ValueMap& description) {
     const auto [field, length] = at<std::pair<std::string, int64_t>>(description, "pack");
     out.pack(field, length);
   }
+  if (description.contains("bucket")) {
+    const auto [field, boundaries] = at<std::pair<std::string, std::vector<int64_t>>>(description, "bucket");
+    out.bucket(field, boundaries);
+  }
   if (description.contains("take")) out.take(at<int64_t>(description, "take"));
   return out
       .batch(at<int64_t>(description, "batch"), {.drop_last = at<bool>(description, "drop_last"),

@@ -49,8 +49,8 @@ void Feed::begin_reading() {
 
 bool Feed::has_batch() const {
   if (reader_->has_whole_batches()) return batch_.has_value();
-  return std::ssize(rows_) >= pipeline().rows_ ||
-         (epoch_ends_ && !rows_.empty() && !pipeline().batch_.drop_last);
+  const bool ends = epoch_ends_ || !pipeline().bucketed_.empty();
+  return std::ssize(rows_) >= pipeline().rows_ || (ends && !rows_.empty() && !pipeline().batch_.drop_last);
 }
 
 double FeedReport::rows_per_second() const {
@@ -103,12 +103,27 @@ void Feed::take_chunk() {
     return;
   }
   epoch_ = chunk->epoch, epoch_ends_ = chunk->last;
+  if (!pipeline().bucketed_.empty()) return take_buckets(*chunk);
   for (size_t i = 0; i < chunk->read.rows.size(); ++i) {
     Row row{std::move(chunk->read.rows[i]), {epoch_, chunk->read.positions[i] + 1, 0}};
     if (pipeline().packed_.empty())
       rows_.push_back(std::move(row));
     else
       pack(std::move(row));
+  }
+}
+
+// A chunk is whole batches, but for what fills none: that goes before the next chunk is there.
+void Feed::take_buckets(detail::Chunk& chunk) {
+  rows_.clear();
+  auto& all = chunk.read.rows;
+  const bool begun = place_.epoch == chunk.epoch && place_.position == chunk.first;
+  const int64_t rows = pipeline().rows_, count = std::ssize(all), given = begun ? place_.used * rows : 0;
+  for (int64_t i = given; i < count; ++i) {
+    const int64_t batch = i / rows + 1;
+    rows_.push_back(
+        {std::move(all[static_cast<size_t>(i)]),
+         batch * rows >= count ? chunk.next : detail::FeedPlace{chunk.epoch, chunk.first, batch}});
   }
 }
 
@@ -192,15 +207,15 @@ StateDict Feed::state() const {
 void Feed::load_state(const StateDict& state) {
   const auto numbers = [&](const char* name, size_t count) {
     const auto at = state.find(name);
-    if (at == state.end() || at->second.numel() != static_cast<int64_t>(count))
+    if (at == state.end() || (count && at->second.numel() != static_cast<int64_t>(count)))
       throw_invalid(std::string("[stream] what is to be loaded has no \"") + name + "\" of a Feed");
     return at->second.to_vector<int64_t>();
   };
-  const auto mine = reader_->order(), order = numbers("order", mine.size());
+  const auto mine = reader_->order(), order = numbers("order", 0);
   if (order != mine)
     throw_invalid(
         fmt::format("[stream] the place is in another order: samples, seed, block, together and packed "
-                    "length were {}, and are {}",
+                    "length, and how buckets are made, were {}, and are {}",
                     fmt::join(order, ", "), fmt::join(mine, ", ")));
   const auto place = numbers("place", 4);
   place_ = {place[0], place[1], place[2]};

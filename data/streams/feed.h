@@ -80,6 +80,7 @@ class Feed final : public Stateful {
   void take_chunk();
   std::optional<detail::Chunk> more();
   void pack(Row row);
+  void take_buckets(detail::Chunk& chunk);
   FedBatch emit();
   FedBatch counted(Sample fields, int64_t rows);
   void waited(std::chrono::steady_clock::time_point since);

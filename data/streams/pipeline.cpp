@@ -1,7 +1,9 @@
 #include "data/streams/pipeline.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "core/base/error.h"
@@ -49,7 +51,20 @@ Pipeline& Pipeline::pack(const std::string& field, int64_t length) {
   if (field.empty() || length < 1)
     throw_invalid(
         fmt::format("[stream] pack(\"{}\", {}): expected a field's name, and 1 or more", field, length));
+  if (!bucketed_.empty()) throw_invalid("[stream] pack() and bucket(): rows that are packed have one length");
   packed_ = field, length_ = length;
+  return changed();
+}
+
+Pipeline& Pipeline::bucket(const std::string& field, std::vector<int64_t> boundaries, int64_t batches) {
+  if (field.empty() || batches < 1 || boundaries.empty() || boundaries.front() < 0 ||
+      !std::ranges::is_sorted(boundaries))
+    throw_invalid(
+        fmt::format("[stream] bucket(\"{}\", {{{}}}, {}): expected a field's name, lengths that rise, "
+                    "and 1 or more batches",
+                    field, fmt::join(boundaries, ", "), batches));
+  if (!packed_.empty()) throw_invalid("[stream] pack() and bucket(): rows that are packed have one length");
+  bucketed_ = field, boundaries_ = std::move(boundaries), window_ = batches;
   return changed();
 }
 

@@ -74,6 +74,12 @@ class Pipeline {
   /// field, and "segment", which counts the samples in a row from 0: the mask of attention within samples is
   /// where two are equal. Other fields go. What fills no row at the end of an epoch is left out.
   Pipeline& pack(const std::string& field, int64_t length);
+  /// Batches are of samples of similar length, the same batch on all ranks, so that padding is short. Of the
+  /// samples of each so many `batches` that follow each other in the order, those come together whose field
+  /// has a length (a tensor's first dimension, or the bytes of a text) between two of the boundaries: up to
+  /// the first, up to the second, ..., longer. What fills no batch comes at their end, beside its neighbours.
+  /// A place in such a feed is one with the same rows of a batch. `invalid` beside pack().
+  Pipeline& bucket(const std::string& field, std::vector<int64_t> boundaries, int64_t batches = 64);
   /// `invalid` for fewer than 1 row.
   Pipeline& batch(int64_t rows, BatchOptions options = {});
   Pipeline& repeat(int64_t epochs);
@@ -99,7 +105,9 @@ class Pipeline {
   std::optional<ShuffleOptions> shuffle_;
   std::vector<Step> steps_;
   bool filters_ = false, skips_broken_ = false;
-  std::string packed_;  // the field; empty: none
+  std::string packed_, bucketed_;  // the fields; empty: none
+  std::vector<int64_t> boundaries_;
+  int64_t window_ = 0;  // batches whose samples are put into buckets together
   int64_t length_ = 0, rows_ = 1, epochs_ = 1, taken_;
   BatchOptions batch_;
   std::optional<Recipe> recipe_;

@@ -36,18 +36,18 @@ class Feed:
     seed: of the order, which each epoch has of its own; None, the order of the source. Blocks of `block` samples that lie side by side
     are permuted, then the samples of `together` of them. steps: functions of a sample, a dict, in their order; one gives a dict, or None
     for a sample that goes, or True or False. They run on the feed's threads, under the interpreter's lock. pack=("ids", 1024) fills rows
-    of that length with the ids of samples; pad={"ids": 0} pads to the longest. With rank and ranks, this rank's rows of each batch.
+    of that length with the ids of samples; pad={"ids": 0} pads to the longest, and bucket=("ids", [64, 128]) puts samples of similar length together. With rank and ranks, this rank's rows of each batch.
     readers=["w1", "w2"] with cluster=cluster: these workers read, without steps. device="cuda:0": where batches are. skip_broken: samples whose reading or functions fail (ValueError, KeyError) are left out and counted in report().
 
     Made before the loop of a Job, it goes on behind the last batch of the checkpoint, also with another batch, threads and ranks.
     """
 
-    def __init__(self, source, batch=32, *, seed=None, steps=(), repeat=1, take=None, pack=None, pad=None, pad_to=1, drop_last=False,
+    def __init__(self, source, batch=32, *, seed=None, steps=(), repeat=1, take=None, pack=None, bucket=None, pad=None, pad_to=1, drop_last=False,
                  skip_broken=False, threads=1, ahead=4, rank=0, ranks=1, block=1024, together=64, readers=(), cluster=None, device="cpu"):
         numbers = {"batch": batch, "repeat": repeat, "threads": threads, "ahead": ahead, "rank": rank, "ranks": ranks,
                    "block": block, "together": together, "pad_to": pad_to}
         functions = [steps] if callable(steps) else list(steps)
-        self._core = _core.feed(source, functions, numbers, seed, take, dict(pad or {}), pack, drop_last, skip_broken,
+        self._core = _core.feed(source, functions, numbers, seed, take, dict(pad or {}), pack, bucket and (bucket[0], list(bucket[1])), drop_last, skip_broken,
                                 cluster and cluster._core, list(readers), str(device))
         _open.add(self)
 

@@ -80,7 +80,7 @@ int source_read(lua_State* L) {
   return 1;
 }
 int source_to_string(lua_State* L) {
-  push(L, "source: " + text_of(Value(get<SourceObject>(L, 1).described)));
+  push(L, std::string_view("source: " + text_of(Value(get<SourceObject>(L, 1).described))));
   return 1;
 }
 
@@ -134,8 +134,8 @@ void open_feeds(lua_State* L) {
                             {"__call", guarded<feed_next>}});
   lua_register(L, "feed", guarded<open_feed>);
   lua_getglobal(L, "data");
-  for (const Function& f : {Function{"mixed", guarded<mix_sources>},
-                            Function{"side_by_side", guarded<put_side_by_side>}}) {
+  for (const Function& f :
+       {Function{"mixed", guarded<mix_sources>}, Function{"side_by_side", guarded<put_side_by_side>}}) {
     lua_pushcfunction(L, f.f);
     lua_setfield(L, -2, f.name);
   }

@@ -101,7 +101,8 @@ constexpr HelpEntry kGlobals[] = {
      "points over which a mean is drawn."},
     {"feed", "feed(source[, options]) -> feed",
      "Batches of files larger than memory, read ahead: of files of token ids, or a source: "
-     "feed(data.csv_rows(\"a.csv\"), {batch = 32, seed = 1}). Options: batch, seed, repeat, take, pack, pad, pad_to, drop_last, skip_broken, "
+     "feed(data.csv_rows(\"a.csv\"), {batch = 32, seed = 1}). Options: batch, seed, repeat, take, pack, "
+     "bucket, pad, pad_to, drop_last, skip_broken, "
      "threads, "
      "ahead, rank, ranks, block, together, device, readers (workers that read)."},
     {"summary", "summary(folder) -> summary",
