@@ -213,6 +213,7 @@ void Supervisor::on_stop_request(int signal, bool workers_have_it, const RemoteH
   }
   stop_signal_ = signal;
   stopped_at_ = SteadyClock::now();
+  for (const auto& other : std::exchange(at_the_end_, {})) say(other.text() + ", as the job ended");
   end_all(JobPhase::ending, workers_have_it ? 0 : signal, Seconds(options_.grace));
 }
 
@@ -301,7 +302,7 @@ void Supervisor::on_ended(SupervisedWorker& worker, int status, const std::strin
   } else if (worker.rank == 0 && phase_ == JobPhase::running) {
     phase_ = JobPhase::driver_ended;
     driver_ = ending;
-    for (const auto& other : at_the_end_) say(other.text() + ", as the job ended");
+    for (const auto& other : std::exchange(at_the_end_, {})) say(other.text() + ", as the job ended");
     set_deadline(Seconds(options_.grace));
   } else if (phase_ == JobPhase::running && meeting_ != Meeting::complete) {
     ended_early_.push_back(ending);
