@@ -1,14 +1,18 @@
 // Reads token files once, in order of a seed, and prints a number that all ids and their order decide about.
 // FILES, with commas, CONTEXT, ROWS, EPOCHS; READERS=w1,w2: who reads; EVERY: batches in a step; CHECKPOINTS:
-// of the job, which goes on from there; SLOW: microseconds that a step takes besides.
+// of the job, which goes on from there; KILLS=3:w2,20:w0: who is killed, and before which step of this run,
+// the driver once there are checkpoints of five steps more.
+#include <signal.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <thread>
 
 #include "actors/worker/worker.h"
+#include "tests/support/stopped_run.h"
 #include "troupe/data.h"
 
 using namespace troupe;
@@ -31,9 +35,10 @@ std::vector<std::string> list(const std::string& text) {
 }
 
 struct Process : Actor {
-  void say() {
+  int64_t say() {
     std::printf("pid %s %d\n", frame().worker->name().c_str(), getpid());
     std::fflush(stdout);
+    return getpid();
   }
   static constexpr auto remote = methods<&Process::say>;
 };
@@ -46,9 +51,38 @@ datasets::Pipeline windows(const std::vector<std::string>& files, int64_t contex
       .repeat(epochs);
 }
 
+// Kills who is to be killed before a step of this run.
+class Kills {
+ public:
+  explicit Kills(std::map<std::string, int64_t> pids) : pids_(std::move(pids)) {
+    for (const std::string& kill : list(variable("KILLS", "")))
+      kills_.emplace_back(std::stoll(kill), kill.substr(kill.find(':') + 1));
+  }
+  void before(int64_t step) {
+    if (begun_ < 0) begun_ = step;
+    for (auto& [at, worker] : kills_) {
+      if (worker.empty() || step - begun_ < at) continue;
+      if (worker == "w0" && !has_gone_on()) {  // steps are too fast for the disk
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        continue;
+      }
+      kill(static_cast<pid_t>(pids_.at(worker)), SIGKILL);
+      worker.clear();
+    }
+  }
+
+ private:
+  bool has_gone_on() const { return troupe::testing::newest_step(variable("CHECKPOINTS", "")) >= begun_ + 5; }
+  const std::map<std::string, int64_t> pids_;
+  std::vector<std::pair<int64_t, std::string>> kills_;
+  int64_t begun_ = -1;
+};
+
 void read_all(Cluster& cluster) {
+  std::map<std::string, int64_t> pids;
   for (const std::string& worker : cluster.workers())
-    cluster.spawn<Process>(worker).call<&Process::say>().get();
+    pids[worker] = cluster.spawn<Process>(worker).call<&Process::say>().get();
+  Kills kills(std::move(pids));
   const auto readers = list(variable("READERS", ""));
   datasets::FeedOptions options{.ahead = {.threads = 1, .ahead = 16}};
   if (!readers.empty()) options.readers = datasets::readers(cluster, readers);
@@ -59,9 +93,9 @@ void read_all(Cluster& cluster) {
   int64_t hash = 0, rows = 0;
   const Keep keep{"hash", hash, "rows", rows};
   const int64_t every = std::stoll(variable("EVERY", "1000"));
-  const std::chrono::microseconds slow(std::stoll(variable("SLOW", "0")));
   Job job(cluster);
   for (const int64_t step : job.steps()) {
+    kills.before(step);
     int64_t batches = 0;
     for (; batches < every; ++batches) {
       const auto batch = feed.next();
@@ -77,7 +111,6 @@ void read_all(Cluster& cluster) {
     if (batches == 0) break;
     std::printf("step %lld\n", static_cast<long long>(step));
     std::fflush(stdout);
-    std::this_thread::sleep_for(slow);
   }
   std::printf("rows %lld hash %016llx waited %.3f s\n", static_cast<long long>(rows),
               static_cast<unsigned long long>(hash),
