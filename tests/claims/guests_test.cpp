@@ -134,6 +134,17 @@ TEST_CASE("a worker that is lost while it is claimed ends its program alone") {
   on.await("loss 60 ");
 }
 
+TEST_CASE("spares of an elastic job are not for guests") {
+  Launcher run({"--control", "--elastic", "--spares", "1", "-n", "3", program("guests")});
+  run.await("planted\n");
+  Process guest({program("guests"), run.line("job "), "hold", "3"});
+  CHECK(guest.exit_code() == 1);
+  INFO(guest.errors);
+  CHECK(
+      has(guest.errors, "wants 3 of w1, w2, w3 for itself, and 2 are free: w3 is a spare of the job's own"));
+  run.signal(SIGKILL);
+}
+
 TEST_CASE("the end of the job's own program ends the guests, and leaves nothing to complain of") {
   Launcher run({"--control", "-n", "3", program("guests"), "ends"});
   run.await("planted\n");

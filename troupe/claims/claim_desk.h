@@ -1,6 +1,7 @@
 // Worker w0, asked for workers by the programs that the cluster serves.
 #pragma once
 #include <deque>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,6 +18,8 @@ class ClaimDesk final : public actors::Extension {
  public:
   /// Part of the set-up of w0.
   static void install(actors::Worker& worker);
+  /// Guests get no worker of which that is true: spares of the job's own program. Before any claim.
+  void reserve(std::function<bool(WorkerId)> is_spare) { is_spare_ = std::move(is_spare); }
   /// The cluster ends, and with it all that guests have claimed.
   void close();
   void worker_lost(WorkerId id, const Error& why) override;
@@ -33,6 +36,7 @@ class ClaimDesk final : public actors::Extension {
   void answer(const ClaimTable::Answer& answer) TROUPE_EXCLUDES(mutex_);
 
   actors::Worker& worker_;
+  std::function<bool(WorkerId)> is_spare_ = [](WorkerId) { return false; };
   Mutex mutex_;
   ClaimTable table_ TROUPE_GUARDED_BY(mutex_);
   std::map<ClaimId, Ref<actors::Invocation>> asked_ TROUPE_GUARDED_BY(mutex_);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <optional>
@@ -210,6 +211,10 @@ class Coordinated final : public Cluster {
       if (options_.elastic) return note_leaver(worker_->members().name_of(call.from()));
       return internal::ask_to_stop(signal == SIGINT ? SIGINT : SIGTERM,
                                    worker_->members().name_of(call.from()));
+    });
+    worker_->extension<internal::ClaimDesk>()->reserve([this](WorkerId id) {
+      const auto names = spares();
+      return std::ranges::find(names, worker_->members().name_of(id)) != names.end();
     });
     try {
       process_.open(e, options);
