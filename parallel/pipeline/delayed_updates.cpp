@@ -20,7 +20,8 @@ DelayedUpdates::DelayedUpdates(const Here& here, Pipeline& pipeline, optim::Dist
       pipeline_(pipeline),
       optimizer_(optimizer),
       ready_(pipeline.keep_versions()),
-      options_(options) {}
+      options_(options),
+      entry_(here_.table().worker(), "pipeline") {}
 
 DelayedUpdates::~DelayedUpdates() { drop(); }
 
@@ -71,6 +72,7 @@ void DelayedUpdates::update_oldest() {
   step_optimizer(*oldest.context, delay);
   ++version_;
   ledger_.note(delay, oldest.rows);
+  entry_.write(ledger_);
   const CallFrameScope frame_of_before(frame());
   flights_.pop_front();
 }

@@ -6,6 +6,7 @@
 #include "autograd/distributed/optim/distributed_optimizer.h"
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/staleness/staleness_ledger.h"
+#include "parallel/staleness/staleness_metrics.h"
 
 namespace troupe::parallel {
 
@@ -40,7 +41,8 @@ class DelayedUpdates {
   /// Waits for the steps on their way, and makes their updates. Throws their errors, as step().
   void finish();
   /// How late the gradients of steps were that have been used: by delay, and with the rows of their batches
-  /// as weights, as servers have it.
+  /// as weights, as servers have it. Metrics of the worker that drives have the delays, as
+  /// "pipeline#1.delay_1".
   const StalenessLedger& report() const& { return ledger_; }
   StalenessLedger report() && { return std::move(ledger_); }
 
@@ -65,6 +67,7 @@ class DelayedUpdates {
   const DelayedOptions options_;
   int64_t version_ = 0;  // updates so far
   StalenessLedger ledger_;
+  StalenessMetrics::Entry entry_;
 };
 
 }  // namespace troupe::parallel

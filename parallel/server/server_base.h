@@ -14,9 +14,9 @@
 #include "core/graph/stateful.h"
 #include "optim/optimizer.h"
 #include "parallel/server/consistency/consistency.h"
-#include "parallel/server/consistency/staleness_metrics.h"
 #include "parallel/server/server_backup.h"
 #include "parallel/server/server_options.h"
+#include "parallel/staleness/staleness_metrics.h"
 
 namespace troupe::parallel {
 

@@ -116,6 +116,9 @@ TEST_CASE("a pipeline with updates one step late says delays and weights as serv
     train.finish();
     CHECK(sgd.lr() == (by_delay ? 0.1 : 0.05));
     ledger = train.report();
+    auto metrics = f.cluster->metrics("w0");
+    CHECK(metrics["pipeline#1.delay_0"] == 1);
+    CHECK(metrics["pipeline#1.delay_1"] == 5);
     return nn::remote_state_dict(f.blocks[0]).get().at("linear.weight");
   };
   StalenessLedger by_delay, by_hand;

@@ -1,4 +1,4 @@
-#include "parallel/server/consistency/staleness_metrics.h"
+#include "parallel/staleness/staleness_metrics.h"
 
 #include <map>
 #include <mutex>
@@ -11,6 +11,7 @@ namespace troupe::parallel {
 struct StatisticsBook {
   internal::Mutex mutex;
   std::map<std::string, StalenessLedger> of;  // by server
+  std::map<std::string, int64_t> made;        // by kind
 };
 
 void StalenessMetrics::install(internal::actors::Worker& worker) {
@@ -36,6 +37,21 @@ StalenessMetrics::Entry::Entry(internal::actors::Worker& worker) {
   const std::string& type = cell->type().name;
   const size_t space = type.rfind(':');
   name_ = object_name(type.substr(space == std::string::npos ? 0 : space + 1), cell->id());
+  open();
+}
+
+StalenessMetrics::Entry::Entry(internal::actors::Worker& worker, const std::string& kind) {
+  const auto* metrics = worker.extension<StalenessMetrics>();
+  if (!metrics) return;
+  book_ = metrics->book_;
+  {
+    std::lock_guard lock(book_->mutex);
+    name_ = kind + "#" + std::to_string(++book_->made[kind]);
+  }
+  open();
+}
+
+void StalenessMetrics::Entry::open() {
   std::lock_guard lock(book_->mutex);
   page_ = &book_->of[name_];
 }
