@@ -13,6 +13,9 @@ namespace troupe {
 internal::Descriptor open_regular_file(const std::string& path, const std::string& where,
                                        const std::string& expected, size_t& size);
 
+/// Why open() failed, by errno, and what to do where too many files are open.
+std::string cannot_be_opened(int error);
+
 /// The content of one that has at most `most` bytes; `invalid` as above, and for one that has more.
 std::string read_regular_file(const std::string& path, const std::string& where, const std::string& expected,
                               size_t most);

@@ -150,6 +150,12 @@ class Zstd final : public ByteStream {
     size_t got = 0;
     for (std::string wrong; got < count;) {
       const size_t n = unpacked_.read(out + got, count - got, wrong);
+      if (wrong.find("too much memory") != wrong.npos)
+        throw_error(
+            ErrorKind::unimplemented,
+            fmt::format("[{}] {}: its zstd data look back further than the 128 MiB that are read; unpack it "
+                        "(zstd -d --long=31), or pack it with a --long of 27 or less",
+                        name_.tag, name_.path));
       if (!wrong.empty())
         name_.fail(fmt::format("broken zstd data, or cut short, near byte {}, after {} unpacked bytes: {}",
                                unpacked_.packed_offset(), offset() + got, wrong));
@@ -165,8 +171,11 @@ class Zstd final : public ByteStream {
 bool is_gzip(const uint8_t* head, size_t size) {
   return size >= 2 && head[0] == kGzip[0] && head[1] == kGzip[1];
 }
+// Frames that are to be skipped may come first: pzstd writes them.
 bool is_zstd(const uint8_t* head, size_t size) {
-  return size >= kZstd.size() && std::memcmp(head, kZstd.data(), kZstd.size()) == 0;
+  if (size < kZstd.size()) return false;
+  const bool skipped = (head[0] & 0xf0) == 0x50 && std::memcmp(head + 1, "\x2a\x4d\x18", 3) == 0;
+  return skipped || std::memcmp(head, kZstd.data(), kZstd.size()) == 0;
 }
 
 }  // namespace

@@ -17,7 +17,8 @@ class ByteStream {
   virtual ~ByteStream() = default;
 
   /// Reads up to `count` bytes; fewer only at the end of the data, which for packed ones has then passed
-  /// their checksums. `invalid`, naming file and byte, for packed data that are broken or cut short.
+  /// their checksums. `invalid`, naming file and byte, for packed data that are broken or cut short;
+  /// `unimplemented` for zstd data with a window over 128 MiB.
   size_t read(void* out, size_t count);
   uint64_t offset() const { return offset_; }  ///< bytes that were read so far
   virtual bool packed() const = 0;

@@ -127,6 +127,12 @@ bool CsvRecords::next(std::vector<std::string>& fields) {
       if (used == 1 && at == At::begin) return false;
       break;
     }
+    if (at != At::quoted && ends_line(c)) {
+      if (used > 1 || at != At::begin) break;
+      record_line_ = line_;  // an empty line
+      bytes = 0;
+      continue;
+    }
     if (++bytes > max_record_)
       fail("a record of more than " + std::to_string(max_record_) +
            " bytes; is it a CSV file, and are its quotes closed? CsvOptions::max_record sets the limit");
@@ -141,11 +147,7 @@ bool CsvRecords::next(std::vector<std::string>& fields) {
       }
       continue;
     }
-    if (ends_line(c)) {
-      if (used > 1 || at != At::begin) break;
-      record_line_ = line_;  // an empty line
-      bytes = 0;
-    } else if (c == static_cast<unsigned char>(separator_)) {
+    if (c == static_cast<unsigned char>(separator_)) {
       begin_field();
     } else if (at == At::closed) {
       fail("text after the closing quote of field " + std::to_string(used) + " (" + in_quotes(*field) +

@@ -234,6 +234,12 @@ std::optional<DType> same_type(const Element& e) {
   return {};
 }
 
+// The type that elements are read as.
+DType type_of(Element e) {
+  e.swapped = false;
+  return same_type(e).value_or(int64);
+}
+
 // Length of the header, and where it begins.
 std::pair<size_t, size_t> header_of(std::string_view text, const std::string& where) {
   if (text.size() < 8 || text.substr(0, 6) != kNumpy)
@@ -365,7 +371,9 @@ NpyArray::NpyArray(const std::string& path) {
 
 int64_t NpyArray::rows() const { return state_->layout.shape[0]; }
 
-std::string NpyArray::kind() const { return state_->layout.descr + " " + state_->row.str(); }
+std::string NpyArray::kind() const {
+  return std::string(name(type_of(state_->layout.element))) + " " + state_->row.str();
+}
 
 Tensor NpyArray::row(int64_t number) const {
   const State& s = *state_;

@@ -30,7 +30,7 @@ class NpyArray {
   /// `invalid` as read_npy(), and for an array without dimensions, or with Fortran's order of elements.
   explicit NpyArray(const std::string& path);
   int64_t rows() const;  ///< its first dimension
-  /// The type of its elements and the shape of a row: "<f4 [3, 4]".
+  /// The type that its elements are read as, and the shape of a row: "float32 [3, 4]".
   std::string kind() const;
   /// A row, with the types of read_npy(). `failed` if the file was written to since it was opened.
   Tensor row(int64_t number) const;

@@ -36,8 +36,19 @@ std::pair<int64_t, int64_t> resized_to(int64_t height, int64_t width, const Pict
 
 void check_size(int64_t height, int64_t width, const PictureOptions& options, const std::string& what) {
   if (height < 1 || width < 1 || height > options.most_pixels / width)
-    throw_invalid(fmt::format("{}has {} x {} pixels, expected 1 to {} (PictureOptions::most_pixels)", what,
+    throw_invalid(fmt::format("{} {} x {} pixels, expected 1 to {} (PictureOptions::most_pixels)", what,
                               height, width, options.most_pixels));
+}
+
+// The size that a picture of a file is to have. Its rows are resized before its columns are, and what lies in
+// memory then is limited, too.
+std::pair<int64_t, int64_t> checked_size(int64_t height, int64_t width, const PictureOptions& options,
+                                         const std::string& what) {
+  check_size(height, width, options, what + "has");
+  const auto to = resized_to(height, width, options);
+  if (to != std::pair(height, width))
+    check_size(std::max(height, to.first), to.second, options, what + "resizing it takes");
+  return to;
 }
 
 PicturePixels png_pixels(std::span<const std::byte> bytes, const PictureOptions& options,
@@ -48,15 +59,14 @@ PicturePixels png_pixels(std::span<const std::byte> bytes, const PictureOptions&
   } image;
   const auto refuse = [&] { throw_invalid(what + "broken PNG data: " + image.message); };
   if (!png_image_begin_read_from_memory(&image, bytes.data(), bytes.size())) refuse();
-  check_size(image.height, image.width, options, what);
+  const auto [height, width] = checked_size(image.height, image.width, options, what);
   image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;
   image.format = options.channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
-  const auto [height, width] = resized_to(image.height, image.width, options);
   PicturePixels out{image.height, image.width, options.channels, {}, height, width};
   out.values.resize(PNG_IMAGE_SIZE(image));
   const png_color black{};
+  // A warning is of chunks beside the pixels, which checksums guard.
   if (!png_image_finish_read(&image, &black, out.values.data(), 0, nullptr)) refuse();
-  if (image.warning_or_error != 0) refuse();
   return out;
 }
 
@@ -144,8 +154,7 @@ PicturePixels jpeg_pixels(std::span<const std::byte> bytes, const PictureOptions
   const auto refuse = [&] { throw_invalid(what + "broken JPEG data: " + jpeg.error.text); };
   if (!jpeg.begin(bytes, options.channels == 1)) refuse();
   const auto& reader = jpeg.reader;
-  check_size(reader.image_height, reader.image_width, options, what);
-  const auto [height, width] = resized_to(reader.image_height, reader.image_width, options);
+  const auto [height, width] = checked_size(reader.image_height, reader.image_width, options, what);
   unsigned eighths = 8;  // libjpeg makes halves, quarters and eighths at a part of the cost
   while (eighths > 1 && int64_t{reader.image_height} * (eighths / 2) >= height * 8 &&
          int64_t{reader.image_width} * (eighths / 2) >= width * 8)

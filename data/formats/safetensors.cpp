@@ -20,6 +20,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "elements of these files are little-endian");
 
 constexpr uint64_t kMaxHeader = 100'000'000;  // the format's limit
+constexpr size_t kHead = 16;                  // bytes by which other formats are known
 constexpr size_t kAlignment = 64;
 constexpr size_t kPart = size_t{1} << 20;  // is still in the cache when it is written after a checksum
 
@@ -65,29 +66,35 @@ Safetensors::Safetensors(const std::string& path)
     : path_(path),
       file_(MappedFile::open(path, "safetensors", "a safetensors file")),
       views_(std::make_shared<Views>()) {
-  const std::string where = "[safetensors] " + path_ + ": ";
-  const std::string_view text = file_->text();
-  if (file_->size() < 9 || text[8] != '{')
-    if (const std::string other = instead(text); !other.empty())
-      throw_invalid(where + "no safetensors file" + other);
-  if (file_->size() < 8)
-    throw_invalid(where + "has " + std::to_string(file_->size()) +
-                  " bytes, expected 8 of header length and a header: not a safetensors file, or cut short");
-  uint64_t length;
-  std::memcpy(&length, file_->data(), 8);
-  if (length > kMaxHeader)
-    throw_invalid(where + "declares a header of " + std::to_string(length) + " bytes, expected at most " +
-                  std::to_string(kMaxHeader) + ": not a safetensors file?");
-  if (length > file_->size() - 8)
-    throw_invalid(where + "declares a header of " + std::to_string(length) + " bytes, but has only " +
-                  std::to_string(file_->size() - 8) + " after byte 8: cut short, or not a safetensors file");
-  const uint64_t start = 8 + length;
-  auto header =
-      detail::parse_safetensors_header(file_->text().substr(8, length), file_->size() - start, where);
+  auto header = detail::read_safetensors_header(
+      file_->size(), [&](size_t count) { return file_->text().substr(0, count); },
+      "[safetensors] " + path_ + ": ");
   entries_ = std::move(header.entries);
   by_name_ = std::move(header.by_name);
   metadata_ = std::move(header.metadata);
-  for (SafetensorsEntry& e : entries_) e.begin += start, e.end += start;
+}
+
+detail::SafetensorsHeader detail::read_safetensors_header(
+    size_t size, const std::function<std::string_view(size_t)>& first, const std::string& where) {
+  const std::string_view head = first(std::min(size, kHead));
+  if (size < 9 || head[8] != '{')
+    if (const std::string other = instead(head); !other.empty())
+      throw_invalid(where + "no safetensors file" + other);
+  if (size < 8)
+    throw_invalid(where + "has " + std::to_string(size) +
+                  " bytes, expected 8 of header length and a header: not a safetensors file, or cut short");
+  uint64_t length;
+  std::memcpy(&length, head.data(), 8);
+  if (length > kMaxHeader)
+    throw_invalid(where + "declares a header of " + std::to_string(length) + " bytes, expected at most " +
+                  std::to_string(kMaxHeader) + ": not a safetensors file?");
+  if (length > size - 8)
+    throw_invalid(where + "declares a header of " + std::to_string(length) + " bytes, but has only " +
+                  std::to_string(size - 8) + " after byte 8: cut short, or not a safetensors file");
+  const uint64_t start = 8 + length;
+  auto header = parse_safetensors_header(first(start).substr(8), size - start, where);
+  for (SafetensorsEntry& e : header.entries) e.begin += start, e.end += start;
+  return header;
 }
 
 const SafetensorsEntry* Safetensors::find(const std::string& name) const {

@@ -6,6 +6,8 @@
 #include <clocale>
 #include <exception>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
@@ -76,6 +78,13 @@ bool ends_in_zeros(const UnchangedFile& file, uint64_t at) {
   return std::ranges::all_of(block, [](std::byte b) { return b == std::byte{0}; });
 }
 
+[[noreturn]] void refuse_size(const UnchangedFile& file, const TarMember& member, const std::string& why) {
+  throw_invalid(
+      fmt::format("[tar] {}: {} at byte {} has {} bytes by its headers, and {}: make the archive anew, "
+                  "without holes in files",
+                  file.path(), member.name, member.offset, member.size, why));
+}
+
 std::string error_of(archive* reader) {
   const char* text = archive_error_string(reader);
   return text ? text : "not tar data";
@@ -96,12 +105,17 @@ std::string each_tar_member(const UnchangedFile& archive_file,
   archive_read_set_callback_data(reader.get(), &bytes);
   int status = archive_read_open1(reader.get());
   uint64_t end = 0;
+  std::optional<TarMember> last;  // whose size the place of the next header has yet to confirm
   for (bool first = true; status == ARCHIVE_OK; first = false) {
     archive_entry* entry = nullptr;
     status = archive_read_next_header(reader.get(), &entry);
     if (bytes.thrown) std::rethrow_exception(bytes.thrown);
     if (status == ARCHIVE_WARN) status = ARCHIVE_OK;
-    if (status == ARCHIVE_EOF && ends_in_zeros(archive_file, end)) return {};
+    const auto place = static_cast<uint64_t>(archive_read_header_position(reader.get()));
+    if (last && (status == ARCHIVE_OK || status == ARCHIVE_EOF) && place != end)
+      refuse_size(archive_file, *last, fmt::format("what is behind it begins at byte {}", place));
+    if (last) f(*std::exchange(last, {}));
+    if (status == ARCHIVE_EOF && ends_in_zeros(archive_file, place)) return {};
     if (status == ARCHIVE_EOF)
       return fmt::format("ends at byte {} without the blocks of zeros that end an archive: was it cut off?",
                          archive_file.size());
@@ -110,7 +124,8 @@ std::string each_tar_member(const UnchangedFile& archive_file,
     if (status != ARCHIVE_OK)
       return fmt::format("cannot be read behind byte {}: {}; was it cut off?",
                          std::min<uint64_t>(end, archive_file.size()), error_of(reader.get()));
-    const auto size = static_cast<uint64_t>(archive_entry_size(entry));
+    const int64_t declared = archive_entry_size(entry);
+    const auto size = static_cast<uint64_t>(std::max<int64_t>(declared, 0));
     const auto offset = static_cast<uint64_t>(archive_filter_bytes(reader.get(), 0));
     end = offset + (size + kTarBlock - 1) / kTarBlock * kTarBlock;
     const char* name = archive_entry_pathname(entry);
@@ -119,7 +134,8 @@ std::string each_tar_member(const UnchangedFile& archive_file,
       throw_error(ErrorKind::unimplemented,
                   fmt::format("[tar] {}: {} has holes, which are not read: make the archive without --sparse",
                               archive_file.path(), name));
-    f({name, offset, size});
+    last = {name, offset, size};
+    if (declared < 0) refuse_size(archive_file, *last, "its headers have a size below 0");
   }
   throw_invalid(fmt::format("[tar] {}: no tar archive: {}", archive_file.path(), error_of(reader.get())));
 }

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,6 +25,16 @@ struct stat status_of(int fd) {
   return status;
 }
 
+// A program with as many files open as half of its limit gets the highest limit that it may have: files of
+// samples stay open.
+void allow_more_files(int fd) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || static_cast<rlim_t>(fd) < limit.rlim_cur / 2) return;
+  if (limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 UnchangedFile::UnchangedFile(std::string path, const char* tag, const std::string& expected)
@@ -41,6 +52,7 @@ void UnchangedFile::note_state() {
   const struct stat status = status_of(fd_.get());
   size_ = static_cast<size_t>(status.st_size);
   written_ = status.st_mtim;
+  allow_more_files(fd_.get());
 }
 
 std::shared_ptr<const UnchangedFile> UnchangedFile::unpacked(const std::string& path, const char* tag,
@@ -50,6 +62,7 @@ std::shared_ptr<const UnchangedFile> UnchangedFile::unpacked(const std::string& 
   const char* given = std::getenv("TMPDIR");
   const std::string folder = given && *given ? given : "/tmp";
   const auto refuse = [&] {
+    if (errno == EMFILE) throw_invalid(fmt::format("[{}] {}: {}", tag, path, cannot_be_opened(errno)));
     throw_error(ErrorKind::failed,
                 fmt::format("[{}] {}: is unpacked into {}, which failed: {}; name a folder with more room in "
                             "TMPDIR, or unpack the file beforehand",

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
+#include <string_view>
 
 #include "core/base/error.h"
 #include "data/formats/npy.h"
-#include "data/formats/safetensors.h"
+#include "data/formats/safetensors_header.h"
 #include "data/formats/unchanged_file.h"
 #include "data/streams/files.h"
 
@@ -22,6 +24,13 @@ struct NpyFile {
   Sample read(int64_t number) const { return {{field, array.row(number)}}; }
 };
 
+// The type that detail::elements_of() gives for one of the format.
+std::string_view read_as(std::string_view dtype) {
+  for (const std::string_view narrow : {"I8", "I16", "U16", "U32"})
+    if (dtype == narrow) return "I64";
+  return dtype;
+}
+
 struct SafetensorsRows {
   struct Column {
     SafetensorsEntry entry;
@@ -34,8 +43,14 @@ struct SafetensorsRows {
 
   explicit SafetensorsRows(const std::string& path)
       : file(std::make_shared<const UnchangedFile>(path, "safetensors", "a safetensors file")) {
-    const Safetensors header(path);
-    for (const SafetensorsEntry& e : header.entries()) {
+    std::string head;
+    const auto first = [&](size_t count) -> std::string_view {
+      head.resize(count);
+      file->read(0, std::as_writable_bytes(std::span(head)));
+      return head;
+    };
+    const auto header = detail::read_safetensors_header(file->size(), first, "[safetensors] " + path + ": ");
+    for (const SafetensorsEntry& e : header.entries) {
       if (e.shape.rank() == 0)
         throw_invalid(
             fmt::format("[safetensors] {}: tensor \"{}\" has no dimension, expected rows", path, e.name));
@@ -65,7 +80,7 @@ struct SafetensorsRows {
   std::string kind() const {
     std::vector<std::string> all;
     for (const Column& c : columns)
-      all.push_back(fmt::format("{} {} {}", c.entry.name, c.entry.dtype, c.row.str()));
+      all.push_back(fmt::format("{} {} {}", c.entry.name, read_as(c.entry.dtype), c.row.str()));
     std::ranges::sort(all);
     return fmt::format("{}", fmt::join(all, ", "));
   }

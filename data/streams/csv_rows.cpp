@@ -24,9 +24,20 @@ using Texts = std::vector<std::string>;
 
 enum class ColumnType { unknown, whole, number, text };
 
+// Whether float64 has this number exactly, if it is a whole one.
+bool survives_float64(std::string_view text) {
+  constexpr size_t kSafe = 15;  // digits
+  text = csv_trimmed(text);
+  if (text.starts_with('+') || text.starts_with('-')) text.remove_prefix(1);
+  text.remove_prefix(std::min(text.find_first_not_of('0'), text.size()));
+  if (text.size() <= kSafe || text.find_first_not_of("0123456789") != text.npos) return true;
+  double d = 0;
+  return csv_number(text, d) && fmt::format("{:.0f}", d) == text;
+}
+
 // What a column's fields may still be, by those that were seen.
 struct Seen {
-  bool value = false, missing = false, whole = true, number = true;
+  bool value = false, missing = false, whole = true, number = true, exact = true;
   void see(const std::string& text) {
     if (csv_trimmed(text).empty()) {
       missing = true;
@@ -37,10 +48,12 @@ struct Seen {
     double d;
     whole = whole && csv_number(text, i);
     number = number && (whole || csv_number(text, d));
+    exact = exact && survives_float64(text);
   }
   ColumnType type() const {
     if (!value || !number) return ColumnType::text;
-    return whole && !missing ? ColumnType::whole : ColumnType::number;
+    if (whole && !missing) return ColumnType::whole;
+    return exact ? ColumnType::number : ColumnType::text;
   }
 };
 

@@ -14,7 +14,8 @@ struct CsvRowOptions {
   bool header = true;  ///< the first record of each file holds names; without it they are "0", "1", ...
   std::vector<std::string> columns = {};  ///< that are fields; empty: all
   /// Types of columns: "int64", "float64" or "text". Those that are not named are found out from all rows:
-  /// int64 or float64 where each field is one (a number that is missing is NaN, of float64), else text.
+  /// int64 or float64 where each field is one (a number that is missing is NaN, of float64), else text; also
+  /// where float64 would change a whole number, as it does many beyond 2^53.
   std::map<std::string, std::string> types = {};
   size_t max_record = size_t{1} << 20;  ///< bytes of the longest record that is read
 };

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/error.h"
 #include "data/streams/source.h"
 
 namespace troupe::datasets::detail {
@@ -19,7 +20,12 @@ template <class File>
 class Files final : public Source {
  public:
   explicit Files(std::vector<File> files) : files_(std::move(files)) {
-    for (const File& f : files_) ends_.push_back(size() + f.size());
+    for (const File& f : files_) {
+      int64_t end = 0;
+      if (__builtin_add_overflow(size(), f.size(), &end))
+        throw_invalid("[stream] the files have more rows together than can be counted");
+      ends_.push_back(end);
+    }
   }
   int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
   Sample read(int64_t number) const override {

@@ -69,7 +69,7 @@ struct Lines {
       rest.remove_prefix(line.size() + 1);
     }
     const std::string where = fmt::format("[json lines] {}, line {}", file->path(), number);
-    Value value = read_json(line, where);
+    Value value = read_json(line, where + ": ");
     if (auto* fields = value.get_if<ValueMap>()) return std::move(*fields);
     throw_invalid(fmt::format("{}: has {}, expected an object, {{\"text\": ...}}", where, value.describe()));
   }

@@ -26,7 +26,11 @@ std::map<std::string, std::vector<std::string>> found_in(const std::string& fold
   std::map<std::string, std::vector<std::string>> out;
   std::error_code wrong;
   for (fs::recursive_directory_iterator at(folder, wrong), end; !wrong && at != end; at.increment(wrong)) {
-    if (!is_picture(at->path()) || at->path().filename().string()[0] == '.') continue;
+    if (at->path().filename().string()[0] == '.') {
+      at.disable_recursion_pending();
+      continue;
+    }
+    if (!is_picture(at->path())) continue;
     const fs::path below = at->path().lexically_relative(folder);
     out[at.depth() == 0 ? "" : below.begin()->string()].push_back(at->path().string());
   }

@@ -43,7 +43,7 @@ Value decoded(Content content, Bytes bytes, const std::string& where, const Pict
     case Content::text:
       return std::string(text);
     case Content::json:
-      return read_json(text, "[tar] " + where);
+      return read_json(text, "[tar] " + where + ": ");
     case Content::npy:
       return npy_of(bytes, where);
     case Content::picture:

@@ -9,15 +9,16 @@ _open = weakref.WeakSet()
 
 
 def _plain(value):
-    """Paths as texts, also in lists."""
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    return value if isinstance(value, str) or not hasattr(value, "__fspath__") else str(value)
+    """Paths as texts; whatever gives several, a set or a generator, as a list."""
+    if hasattr(value, "__fspath__"):
+        return str(value)
+    return value if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__") else [_plain(v) for v in value]
 
 
-def source(name, files, *args, **kwargs):
-    """A source of the catalog, by its name; files: a path, or a list of them."""
-    return _core.source(name, _plain(files), *args, **kwargs)
+def source(name, /, *args, **kwargs):
+    """A source of the catalog, by its name; its first argument, files or folder, is a path, or several."""
+    named = {k: _plain(v) if k in ("files", "folder") else v for k, v in kwargs.items()}
+    return _core.source(name, *map(_plain, args[:1]), *args[1:], **named)
 
 
 def side_by_side(*sources):

@@ -20,8 +20,8 @@ def __getattr__(name):
         raise AttributeError(name if name.startswith("__") else _catalog.unknown("troupe.data", name, [*_KNOWN, *_OWN]))
 
     if name not in _SETS:
-        def source(files, *args, **kwargs):
-            return _feeds.source(name, files, *args, **kwargs)
+        def source(*args, **kwargs):
+            return _feeds.source(name, *args, **kwargs)
         return _catalog.described(source, name, _KNOWN[name])
 
     def data_set(*args, **kwargs):

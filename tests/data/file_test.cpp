@@ -11,6 +11,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "data/streams/source.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
 
@@ -162,4 +163,27 @@ TEST_CASE("a file above the limit of its size is an error, not the end of the pr
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 7);
   CHECK(content(path) == "old");
+}
+
+TEST_CASE("more files than a process may have open at first are sources, and a limit that stays is named",
+          "[data]") {
+  Folder dir;
+  std::vector<std::string> files;
+  for (int i = 0; i < 300; ++i) files.push_back(dir.file(std::to_string(i), "{}\n"));
+  const int status = in_child([&] {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_max < 400) _exit(1);
+    limit.rlim_cur = 128;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(2);
+    if (error_text(ErrorKind::invalid, [&] { datasets::json_lines(files); }) != "no error") _exit(3);
+    limit.rlim_max = 128;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(4);
+    const std::string text = invalid_text([&] { datasets::json_lines(files); });
+    _exit(text.find("Too many open files: this process may have 128 open; raise the limit (ulimit -n)") ==
+                  std::string::npos
+              ? 5
+              : 7);
+  });
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 7);
 }

@@ -51,34 +51,46 @@ inline std::string zstd_of(std::string_view text) {
 
 using Members = std::vector<std::pair<std::string, std::string>>;  // names and contents
 
+inline std::string tar_member(const std::string& name, const std::string& content, const char* type = "0") {
+  std::string head(512, '\0');
+  const auto put = [&](size_t at, const std::string& text) { head.replace(at, text.size(), text); };
+  const auto octal = [](uint64_t value, size_t digits) {
+    std::string text(digits, '0');
+    for (; value; value >>= 3) text[--digits] = static_cast<char>('0' + (value & 7));
+    return text;
+  };
+  put(0, name), put(100, "0000644"), put(108, "0000000"), put(116, "0000000");
+  put(124, octal(content.size(), 11)), put(136, octal(0, 11)), put(148, std::string(8, ' '));
+  put(156, type), put(257, "ustar"), put(263, "00");
+  unsigned sum = 0;
+  for (const char c : head) sum += static_cast<unsigned char>(c);
+  put(148, octal(sum, 6) + '\0');
+  return head + content + std::string((512 - content.size() % 512) % 512, '\0');
+}
+
 inline std::string tar_of(const Members& members, bool ends = true) {
   std::string out;
-  for (const auto& [name, content] : members) {
-    std::string head(512, '\0');
-    const auto put = [&](size_t at, const std::string& text) { head.replace(at, text.size(), text); };
-    const auto octal = [](uint64_t value, size_t digits) {
-      std::string text(digits, '0');
-      for (; value; value >>= 3) text[--digits] = static_cast<char>('0' + (value & 7));
-      return text;
-    };
-    put(0, name), put(100, "0000644"), put(108, "0000000"), put(116, "0000000");
-    put(124, octal(content.size(), 11)), put(136, octal(0, 11)), put(148, std::string(8, ' '));
-    put(156, "0"), put(257, "ustar"), put(263, "00");
-    unsigned sum = 0;
-    for (const char c : head) sum += static_cast<unsigned char>(c);
-    put(148, octal(sum, 6) + '\0');
-    out += head + content + std::string((512 - content.size() % 512) % 512, '\0');
-  }
+  for (const auto& [name, content] : members) out += tar_member(name, content);
   return ends ? out + std::string(1024, '\0') : out;
 }
 
-// `values` row by row, three for each pixel.
-inline std::string png_of(uint32_t height, uint32_t width, std::string_view values) {
-  const auto chunk = [](const std::string& text) {
-    return big(static_cast<uint32_t>(text.size() - 4)) + text +
-           big(static_cast<uint32_t>(
-               crc32(0, reinterpret_cast<const Bytef*>(text.data()), static_cast<unsigned>(text.size()))));
-  };
+// A header that says more about the member behind it.
+inline std::string pax_of(const std::string& key, const std::string& value) {
+  const std::string record = " " + key + "=" + value + "\n";
+  size_t size = record.size() + 1;
+  while (std::to_string(size).size() + record.size() != size) ++size;
+  return tar_member("pax", std::to_string(size) + record, "x");
+}
+
+inline std::string png_chunk(const std::string& text) {
+  return big(static_cast<uint32_t>(text.size() - 4)) + text +
+         big(static_cast<uint32_t>(
+             crc32(0, reinterpret_cast<const Bytef*>(text.data()), static_cast<unsigned>(text.size()))));
+}
+
+// `values` row by row, three for each pixel; `more` are chunks before them.
+inline std::string png_of(uint32_t height, uint32_t width, std::string_view values,
+                          const std::string& more = "") {
   std::string rows;
   for (uint32_t y = 0; y < height; ++y) rows += '\0' + std::string(values.substr(y * width * 3, width * 3));
   uLongf size = compressBound(rows.size());
@@ -87,8 +99,8 @@ inline std::string png_of(uint32_t height, uint32_t width, std::string_view valu
                    reinterpret_cast<const Bytef*>(rows.data()), rows.size()) == Z_OK);
   packed.resize(size);
   return "\x89PNG\r\n\x1a\n" +
-         chunk("IHDR" + big(height == 0 ? 0 : width) + big(height) + std::string("\x8\x2\0\0\0", 5)) +
-         chunk("IDAT" + packed) + chunk("IEND");
+         png_chunk("IHDR" + big(height == 0 ? 0 : width) + big(height) + std::string("\x8\x2\0\0\0", 5)) +
+         more + png_chunk("IDAT" + packed) + png_chunk("IEND");
 }
 
 // 16 x 16 pixels: the left half is red, the right one blue.

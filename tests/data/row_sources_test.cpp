@@ -1,6 +1,8 @@
 // Rows of CSV, NPY and safetensors files as samples, packed or not.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <filesystem>
+#include <thread>
 
 #include "core/tensor/creation.h"
 #include "data/datasets/csv.h"
@@ -112,6 +114,65 @@ TEST_CASE("rows of CSV files that are wrong are named by file and line, and coun
   CHECK_THAT(invalid_text([&] { csv_rows({(folder.path / "none").string()}); }), Contains("none"));
 }
 
+TEST_CASE(
+    "a CSV record of as many bytes as are allowed is read, and one that is longer takes no other with it",
+    "[data]") {
+  const Folder folder;
+  const auto rows = csv_rows({folder.file("a.csv", "a,b\n1,2\r\n1,23\n3,4\n\n5,6\n")}, {.max_record = 3});
+  REQUIRE(rows->size() == 4);
+  CHECK(get<int64_t>(rows->read(0), "b") == 2);
+  CHECK_THAT(invalid_text([&] { rows->read(1); }), Contains("a.csv:3: a record of more than 3 bytes"));
+  CHECK((get<int64_t>(rows->read(2), "a") == 3 && get<int64_t>(rows->read(3), "a") == 5));
+}
+
+TEST_CASE("a CSV column whose whole numbers float64 would change is text", "[data]") {
+  const Folder folder;
+  const auto first = [&](const std::string& rows, const CsvRowOptions& options = {}) {
+    return csv_rows({folder.file("a.csv", "n,m\n" + rows)}, options)->read(0);
+  };
+  for (const std::string id : {"9007199254740993", "-09007199254740993", "18446744073709551615"}) {
+    CHECK(get<std::string>(first(id + ",1\n,2\n"), "n") == id);
+    CHECK(get<std::string>(first(id + ",1\n1.5,2\n"), "n") == id);
+  }
+  CHECK(get<std::string>(first("9223372036854775807,1\n9223372036854775809,2\n"), "n") ==
+        "9223372036854775807");
+  CHECK(get<int64_t>(first("9007199254740993,1\n"), "n") == 9007199254740993);
+  CHECK(get<double>(first("9007199254740992,1\n,2\n"), "n") == 9007199254740992.0);
+  CHECK(get<double>(first("9007199254740992000,1\n1e300,2\n"), "n") == 9007199254740992000.0);
+  CHECK(get<double>(first("0.12345678901234567890,1\n"), "n") == 0.12345678901234567890);
+  CHECK(get<double>(first("9007199254740993,1\n", {.types = {{"n", "float64"}}}), "n") == 9007199254740992.0);
+}
+
+TEST_CASE("a line that is no JSON is named by file and line", "[data]") {
+  const Folder folder;
+  const auto lines = json_lines({folder.file("b.jsonl", "{\"n\": 1}\n{\n")});
+  CHECK_THAT(invalid_text([&] { lines->read(1); }), Contains("b.jsonl, line 2: it is no JSON at"));
+}
+
+TEST_CASE("zstd data may begin with a frame to be skipped, and look back 128 MiB at most", "[data]") {
+  using testing::little;
+  const Folder folder;
+  const std::string text = table(20);
+  for (const uint64_t magic : {0x184d2a50, 0x184d2a5f}) {
+    const std::string path =
+        folder.file("a.csv.zst", little(magic, 4) + little(3, 4) + "abc" + zstd_of(text));
+#ifdef TROUPE_ARCHIVE
+    CHECK(csv_rows({path})->size() == 20);
+#else
+    CHECK_THAT(testing::error_text(ErrorKind::unimplemented, [&] { csv_rows({path}); }),
+               Contains("this build has no libarchive"));
+#endif
+  }
+#ifdef TROUPE_ARCHIVE
+  // A frame with a window of 2^31 bytes, as --long=31 makes it.
+  const std::string path = folder.file("b.csv.zst", little(0xfd2fb528, 4) + std::string("\0\xa8", 2) +
+                                                        little(uint64_t{4} << 3 | 1, 3) + "n\n1\n");
+  CHECK_THAT(
+      testing::error_text(ErrorKind::unimplemented, [&] { csv_rows({path}); }),
+      Contains("b.csv.zst: its zstd data look back further than the 128 MiB") && Contains("--long=31"));
+#endif
+}
+
 TEST_CASE("packed files that are cut short or broken are refused with file and byte", "[data]") {
   const Folder folder;
   const std::string text = table(1000);
@@ -174,8 +235,9 @@ TEST_CASE("rows of NPY files are read one by one", "[data]") {
   CHECK_THAT(invalid_text([&] { side_by_side({pairs, pairs})->read(0); }), Contains("have the field \"x\""));
 
   write_npy(at("c.npy"), zeros({2, 3}));
-  CHECK_THAT(invalid_text([&] { npy_rows({folder.path.string()}); }),
-             Contains("c.npy: its rows are <f4 [3], and those of") && Contains("a.npy are <f4 [2, 2]"));
+  CHECK_THAT(
+      invalid_text([&] { npy_rows({folder.path.string()}); }),
+      Contains("c.npy: its rows are float32 [3], and those of") && Contains("a.npy are float32 [2, 2]"));
   write_npy(at("d.npy"), zeros({0, 3}));
   CHECK_THAT(invalid_text([&] { npy_rows({at("d.npy")}); }), Contains("d.npy: there is no row in it"));
   const std::string whole = testing::content(folder.path / "c.npy");
@@ -186,7 +248,7 @@ TEST_CASE("rows of NPY files are read one by one", "[data]") {
   CHECK_THAT(invalid_text([&] { npy_rows({folder.file("f.npy", columns)}); }), Contains("Fortran's order"));
   CHECK_THAT(invalid_text(
                  [&] { npy_rows({folder.file("s.npy", testing::content(folder.path / "c.npy")), at("y")}); }),
-             Contains("its rows are <i8 []"));
+             Contains("its rows are int64 []"));
   CHECK_THAT(invalid_text([&] { npy_rows({}); }), Contains("no file was given"));
   const Folder none;
   CHECK_THAT(invalid_text([&] { npy_rows({none.path.string()}); }),
@@ -214,4 +276,63 @@ TEST_CASE("rows of safetensors files have a field for each tensor", "[data]") {
   const std::string whole = testing::content(folder.path / "a.safetensors");
   CHECK_THAT(invalid_text([&] { safetensors_rows({folder.file("cut", whole.substr(0, whole.size() - 1))}); }),
              Contains("cut"));
+}
+
+TEST_CASE("files go together whose rows are read as one type, however it is spelt", "[data]") {
+  const Folder folder;
+  const auto respelt = [&](const std::string& path, const std::string& from, const std::string& to) {
+    std::string text = testing::content(path);
+    text.replace(text.find(from), from.size(), to);
+    return folder.file(std::filesystem::path(path).filename(), text);
+  };
+  const auto npy = [&](const char* name, const Tensor& t, const std::string& from, const std::string& to) {
+    const std::string path = (folder.path / name).string();
+    write_npy(path, t);
+    return respelt(path, from, to);
+  };
+  const Tensor f = ones({2, 3});
+  CHECK(
+      npy_rows({npy("a", f, "'<f4'", "'<f4'"), npy("b", f, "'<f4'", "'f4' "), npy("c", f, "'<f4'", "'>f4'")})
+          ->size() == 6);
+  CHECK(npy_rows({npy("d", zeros({2}, uint8), "|u1", "|i1"), npy("e", zeros({2}, float16), "<f2", "<i2"),
+                  npy("f", zeros({2}, int64), "<i8", "<i8")})
+            ->size() == 6);
+  const auto safetensors = [&](const char* name, DType dtype, const std::string& from,
+                               const std::string& to) {
+    const std::string path = (folder.path / name).string();
+    write_safetensors(path, {{"x", zeros({2}, dtype)}});
+    return respelt(path, from, to);
+  };
+  CHECK(safetensors_rows({safetensors("g", uint8, "\"U8\"", "\"I8\""),
+                          safetensors("h", float16, "\"F16\"", "\"I16\""),
+                          safetensors("i", int64, "\"I64\"", "\"I64\"")})
+            ->size() == 6);
+}
+
+TEST_CASE("files with more rows than can be counted are refused", "[data]") {
+  const Folder folder;
+  const std::string header =
+      "{'descr': '|u1', 'fortran_order': False, 'shape': (1000000000000000000, 0), }\n";
+  const std::string path =
+      folder.file("a.npy", std::string("\x93NUMPY\1\0", 8) + testing::little(header.size(), 2) + header);
+  CHECK(npy_rows(std::vector<std::string>(9, path))->size() == 9 * int64_t{1000000000000000000});
+  CHECK_THAT(invalid_text([&] { npy_rows(std::vector<std::string>(10, path)); }),
+             Contains("more rows together than can be counted"));
+}
+
+TEST_CASE("rows of a safetensors file that is replaced again and again are those of its header", "[data]") {
+  const Folder folder;
+  const auto at = [&](const std::string& name) { return (folder.path / name).string(); };
+  write_safetensors(at("short"), {{"x", ones({4})}});
+  write_safetensors(at("long"), {{"x", ones({4})}, {"y", zeros({4, 4})}}, {{"text", std::string(500, '3')}});
+  const auto replace_by = [&](const char* name) {
+    std::filesystem::create_symlink(at(name), at("next"));
+    std::filesystem::rename(at("next"), at("now"));
+  };
+  replace_by("short");
+  const std::jthread replaces([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) replace_by("long"), replace_by("short");
+  });
+  for (int i = 0; i < 500; ++i)
+    REQUIRE(get<Tensor>(safetensors_rows({at("now")})->read(3), "x").item<float>() == 1);
 }

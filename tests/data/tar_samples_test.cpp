@@ -122,7 +122,7 @@ TEST_CASE("what is wrong in a tar archive is named by archive, file and byte", "
   };
   CHECK_THAT(read({{"a.cls", "seven"}}),
              Contains("w.tar: a.cls at byte 512: has \"seven\", expected a whole number"));
-  CHECK_THAT(read({{"a.txt", ""}, {"a.json", "{"}}), Contains("w.tar: a.json at byte 1024"));
+  CHECK_THAT(read({{"a.txt", ""}, {"a.json", "{"}}), Contains("w.tar: a.json at byte 1024: it is no JSON"));
   CHECK_THAT(read({{"a.npy", "no"}}), Contains("w.tar: a.npy at byte 512: does not begin with"));
   CHECK_THAT(read({{"a.txt", "1"}, {"a.TXT", "2"}}), Contains("has this file twice"));
   CHECK_THAT(read({{"README", "1"}, {"b/.hidden", "2"}}),
@@ -134,6 +134,29 @@ TEST_CASE("what is wrong in a tar archive is named by archive, file and byte", "
   const std::string name = "\xe6\x97\xa5\xe6\x9c\xac/" + std::string(70, 'l');
   const auto samples = tar_samples({folder.file("n.tar", tar_of({{name + ".cls", "1"}}))});
   CHECK(get<std::string>(samples->read(0), "__key__") == name);
+}
+
+TEST_CASE("tar archives are refused in which a header says another size than the file has", "[data]") {
+  const Folder folder;
+  const auto opened = [&](const std::string& bytes) {
+    const std::string path = folder.file("a.tar", bytes);
+    return invalid_text([&] { tar_samples({path}); });
+  };
+  const auto says = [&](const std::string& key, const std::string& value, size_t size, bool last = false) {
+    return opened(testing::pax_of(key, value) + tar_of({{"a.txt", std::string(size, 'x')}}, last) +
+                  (last ? "" : tar_of({{"b.txt", "y"}})));
+  };
+  for (const char* key : {"SCHILY.realsize", "GNU.sparse.realsize", "GNU.sparse.size"}) {
+    for (const char* value : {"4000", "100000", "10000000000000"})
+      for (const bool last : {false, true})
+        CHECK_THAT(says(key, value, 5, last),
+                   Contains(std::string("a.tar: a.txt at byte 1536 has ") + value +
+                            " bytes by its headers, and what is behind it begins at byte 2048"));
+    CHECK_THAT(says(key, "5", 4000), Contains("what is behind it begins at byte 5632"));
+    CHECK_THAT(says(key, "-5", 5), Contains("its headers have a size below 0"));
+  }
+  const auto honest = testing::pax_of("SCHILY.realsize", "5") + tar_of({{"a.txt", "hello"}});
+  CHECK(get<std::string>(tar_samples({folder.file("h.tar", honest)})->read(0), "txt") == "hello");
 }
 
 #else
@@ -181,6 +204,36 @@ TEST_CASE("pictures are planes of their channels, resized", "[data]") {
   }
 }
 
+TEST_CASE("what is wrong in a PNG file beside its pixels refuses none", "[data]") {
+  const Tensor whole = picture_of(bytes_of(png_of(2, 2, kFour)), "p", {.dtype = uint8});
+  const auto chunk = [](const std::string& text) { return testing::png_chunk(text); };
+  const std::string srgb = chunk(std::string("sRGB\0", 5));
+  std::string text = chunk(std::string("tEXtkey\0value", 13));
+  text.back() ^= 1;
+  for (const std::string& more :
+       {chunk("gAMA" + testing::big(0)), srgb + chunk("gAMA" + testing::big(100000)), srgb + srgb, text,
+        chunk("tIME1"), chunk("pHYs12"), chunk("iCCPno")}) {
+    INFO(more.substr(4, 4));
+    const std::string png = png_of(2, 2, kFour, more);
+    CHECK(bit_equal(picture_of(bytes_of(png), "p", {.dtype = uint8}), whole));
+  }
+}
+
+TEST_CASE("pictures are refused whose size would not be after they are resized", "[data]") {
+  const std::string line = png_of(1, 1000000, std::string(3000000, 'x'));
+  CHECK_THAT(invalid_text([&] { picture_of(bytes_of(line), "p", {.height = 256}); }),
+             Contains("[picture] p: resizing it takes 256 x 256000000 pixels, expected 1 to 134217728"));
+  const std::string png = png_of(2, 2, kFour), jpeg = testing::red_and_blue_jpeg();
+  CHECK_THAT(invalid_text([&] { picture_of(bytes_of(png), "p", {.height = 8, .most_pixels = 63}); }),
+             Contains("resizing it takes 8 x 8 pixels"));
+  CHECK_THAT(
+      invalid_text([&] { picture_of(bytes_of(png), "p", {.height = 1, .width = 9, .most_pixels = 17}); }),
+      Contains("resizing it takes 2 x 9 pixels"));
+  CHECK_THAT(invalid_text([&] { picture_of(bytes_of(jpeg), "p", {.width = 32, .most_pixels = 256}); }),
+             Contains("resizing it takes 32 x 32 pixels"));
+  CHECK_NOTHROW(picture_of(bytes_of(jpeg), "p", {.height = 8, .width = 16, .most_pixels = 256}));
+}
+
 TEST_CASE("broken pictures are refused, cut at any byte", "[data]") {
   for (const std::string& whole : {png_of(2, 2, kFour), testing::red_and_blue_jpeg()}) {
     CHECK_NOTHROW(picture_of(bytes_of(whole), "p"));
@@ -209,6 +262,11 @@ TEST_CASE("folders of pictures are classes", "[data]") {
   std::filesystem::create_directories(folder.path / "cats");
   folder.file("cats/b.PNG", png_of(2, 2, kFour)), folder.file("cats/a.jpg", testing::red_and_blue_jpeg());
   folder.file("dogs/small/c.png", png_of(2, 2, kFour)), folder.file("dogs/notes.txt", "no picture");
+  std::filesystem::create_directories(folder.path / ".ipynb_checkpoints" / "old");
+  std::filesystem::create_directories(folder.path / "cats" / ".thumbnails");
+  for (const char* hidden :
+       {".ipynb_checkpoints/a.png", ".ipynb_checkpoints/old/a.png", "cats/.thumbnails/a.png"})
+    folder.file(hidden, png_of(2, 2, kFour));
   const std::string path = folder.path.string();
   CHECK(picture_classes(path) == std::vector<std::string>{"cats", "dogs"});
   const auto all = pictures(path, {.height = 4, .width = 4});

@@ -95,6 +95,18 @@ class Feeds(unittest.TestCase):
         with self.assertRaisesRegex(troupe.Error, "no file"):
             data.tar_samples([])
 
+    def test_files_come_in_any_iterable_and_by_name(self):
+        for name in "ab":
+            (self.path / f"{name}.jsonl").write_text('{"n": 1}\n')
+        paths = [self.path / "a.jsonl", self.path / "b.jsonl"]
+        for files in (self.path.glob("*.jsonl"), set(paths), map(str, paths), dict.fromkeys(paths).keys(), (p for p in paths)):
+            self.assertEqual(len(data.json_lines(files)), 2)
+        self.assertEqual(len(data.json_lines(files=self.path.glob("*.jsonl"))), 2)
+        self.assertEqual(len(data.csv_rows(files=paths[0], header=False)), 1)
+        for folder in ({"folder": self.path}, {"folder": str(self.path)}):
+            with self.assertRaisesRegex(troupe.Error, "has no .*png"):
+                data.pictures(**folder)
+
     def test_tar_archives_are_sources(self):
         import io, tarfile
         with tarfile.open(self.path / "a.tar", "w", format=tarfile.PAX_FORMAT) as archive:
