@@ -224,7 +224,8 @@ TEST_CASE("replicas that learn by themselves go on between two means, with the o
   (void)replicas_run(other.first, 3, Shard::none, 4, {}, {.every = 2, .outer_momentum = 0.9});
   const Error e =
       error_of([&] { (void)replicas_run(other.again, 3, Shard::none, kLayoutSteps, {}, {.every = 2}); });
-  CHECK_THAT(e.what(), Contains("of an outer optimizer with momentum") && Contains("write the outer_lr"));
+  // Before the second mean there is no momentum yet; the newest checkpoint may be of that time.
+  CHECK_THAT(e.what(), Contains("of an outer optimizer") && Contains("write the outer_lr"));
 }
 
 TEST_CASE("a job goes on from a checkpoint of format 1, in which parameters of parts have other names") {
