@@ -28,6 +28,14 @@ std::string text_of(const std::string& service, const net::Call& call) {
   return text;
 }
 
+bool is_power_of_ten(int64_t n) {
+  while (n % 10 == 0) n /= 10;
+  return n == 1;
+}
+
+// The texts that are counted for one guest at a time.
+constexpr size_t kMostTexts = 1000;
+
 }  // namespace
 
 std::string guest_name(WorkerId id) { return fmt::format("guest-{:x}", id); }
@@ -66,10 +74,23 @@ std::optional<std::string> Guests::refused(const net::PeerInfo& guest, const net
   if (call->context != 0 && !admitted) return what() + " in a context: gradients take a claim of the worker";
   if (call->context != 0 && owner_of_number(call->context) != guest.id)
     return what() + " in a context of another worker";
-  if ((to_actor && !admitted) || worth_a_line(service))
-    log::warning("[control] call " + std::to_string(++calls_) + " of a guest, by " + guest.name + ": " +
-                 what());
+  if ((to_actor && !admitted) || worth_a_line(service)) note(guest, what());
   return {};
+}
+
+// A guest that calls one method in a loop would push all else out of the log.
+void Guests::note(const net::PeerInfo& guest, const std::string& what) {
+  const int64_t number = ++calls_;
+  int64_t times;
+  {
+    Lock lock(mutex_);
+    auto& noted = noted_[guest.id];
+    if (noted.size() >= kMostTexts && !noted.contains(what)) noted.clear();
+    times = ++noted[what];
+  }
+  if (is_power_of_ten(times))
+    log::warning("[control] call " + std::to_string(number) + " of a guest, by " + guest.name + ": " + what +
+                 (times == 1 ? "" : ", for the " + std::to_string(times) + "th time"));
 }
 
 void Guests::admit(WorkerId guest) {
@@ -96,6 +117,7 @@ void Guests::worker_lost(WorkerId id, const Error&) {
   Lock lock(mutex_);
   there_.erase(id);
   admitted_.erase(id);
+  noted_.erase(id);
 }
 
 }  // namespace troupe::internal::actors

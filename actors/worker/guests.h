@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -48,8 +49,8 @@ class Guests final : public Extension {
   using Lose = std::function<void(WorkerId, const Error&)>;
   Guests(Members& members, const ActorTable& actors, Lose lose)
       : members_(members), actors_(actors), lose_(std::move(lose)) {}
-  /// Guests may call actors from now on; each of their calls is a line of the log, unless they have claimed
-  /// this worker.
+  /// Guests may call actors from now on. The log has their calls, unless they have claimed this worker: of
+  /// those that are the same the first, the 10th, the 100th and so on.
   void allow_control() { control_ = true; }
   bool control() const { return control_; }
   /// One has connected: what it holds here is let go when it has gone.
@@ -68,6 +69,7 @@ class Guests final : public Extension {
 
  private:
   std::string method_of(const net::Call& call) const;
+  void note(const net::PeerInfo& guest, const std::string& what) TROUPE_EXCLUDES(mutex_);
   Members& members_;
   const ActorTable& actors_;
   const Lose lose_;
@@ -75,6 +77,8 @@ class Guests final : public Extension {
   std::atomic<int64_t> calls_{0};
   mutable Mutex mutex_;
   std::set<WorkerId> there_ TROUPE_GUARDED_BY(mutex_), admitted_ TROUPE_GUARDED_BY(mutex_);
+  // How often each has made which call.
+  std::map<WorkerId, std::map<std::string, int64_t>> noted_ TROUPE_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe::internal::actors

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <regex>
+#include <utility>
 
 #include "core/base/log.h"
 #include "core/value/owned_number.h"
@@ -150,20 +151,27 @@ TEST_CASE("a guest of a job for control may call methods of actors, and the serv
     const std::lock_guard lock(logging);
     lines += line + "\n";
   });
+  const auto logged = [] {
+    const std::lock_guard lock(logging);
+    return std::exchange(lines, {});
+  };
   CHECK(guest.refusal(actor, "total") == "no refusal");
   CHECK(guest.refusal(worker, "ref.names") == "no refusal");
-  log::set_sink(nullptr);
-  const std::string logged = [] {
-    const std::lock_guard lock(logging);
-    return lines;
-  }();
-  CHECK_THAT(logged, Catch::StartsWith("[control] call 1 of a guest, by guest: ") &&
-                         Catch::Contains("Ledger::total on w1 (") && Catch::EndsWith("Ledger#0:1)\n"));
+  CHECK_THAT(logged(), Catch::StartsWith("[control] call 1 of a guest, by guest: ") &&
+                           Catch::Contains("Ledger::total on w1 (") && Catch::EndsWith("Ledger#0:1)\n"));
+  for (int i = 0; i < 98; ++i) CHECK(guest.refusal(actor, "total") == "no refusal");
+  CHECK_THAT(logged(), Catch::Matches("\\[control\\] call 10 of a guest, by guest: [^\n]*Ledger::total on w1 "
+                                      "[^\n]*, for the 10th time\n"));
+  CHECK(guest.refusal(actor, "no such thing") != "no refusal");
+  CHECK_THAT(logged(), Catch::StartsWith("[control] call 100 of a guest, by guest: that\n"));
   const uint64_t own = owned_number(net::kFirstGuest, 5);
   CHECK_THAT(guest.refusal(actor, "total", own),
              Catch::EndsWith(" in a context: gradients take a claim of the worker"));
   two.worker(1).extension<actors::Guests>()->admit(net::kFirstGuest);
-  CHECK(guest.refusal(actor, "total", own) == "no refusal");
+  (void)logged();
+  CHECK(guest.refusal(actor, "total", own) == "no refusal");  // the 100th
+  log::set_sink(nullptr);
+  CHECK(logged() == "");
   CHECK_THAT(guest.refusal(actor, "total", /*context=*/5),
              Catch::EndsWith(" in a context of another worker"));
 }

@@ -255,6 +255,22 @@ TEST_CASE("a claim that is refused says who has which worker and what is free") 
       "others that share, too");
 }
 
+TEST_CASE("a claim that is refused for lost workers does not say that waiting or sharing helps") {
+  ClaimTable table(name_of);
+  ClaimTable::Out out;
+  table.lost(2, out);
+  table.want({101, 1}, request({2, 3}, 2), out);
+  agree(table, out);
+  table.want({101, 2}, request({2}, 1), out);
+  REQUIRE(out.answers.size() == 2);
+  CHECK(out.answers[0].refusal ==
+        "[claim] trainer wants 2 of w2, w3 for itself, and 1 is free: w2 was lost. Lost workers do not come "
+        "back: claim others, or take what is free: Claim(cluster, {\"w3\"})");
+  CHECK(out.answers[1].refusal ==
+        "[claim] trainer wants 1 of w2 for itself, and none is free: w2 was lost. Lost workers do not come "
+        "back: claim others");
+}
+
 TEST_CASE("workers that are looked at are asked to hold only if there are enough") {
   ClaimTable table(name_of);
   ClaimTable::Out out;

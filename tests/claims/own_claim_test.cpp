@@ -32,6 +32,12 @@ TEST_CASE("the job's own program makes actors on workers that it has claimed, fr
   CHECK_THROWS_WITH(Claim(*cluster, 2), Catch::Contains("and 1 is free: w1 is claimed by ") &&
                                             Catch::Contains("Claim(cluster, {\"w3\"})"));
   CHECK_THROWS_WITH(Claim(*cluster, 4), Catch::Contains("got 4 of 3 workers"));
+  CHECK_THROWS_WITH(Claim(*cluster, {"w3", "w3"}),
+                    Catch::Contains("[claim] got w3 twice; expected each worker once"));
+  {
+    const Claim second(*cluster, {"w3"});
+    (void)before.call<&Maker::make>("w3").get();  // from one claim to another
+  }
   {
     const Claim rest(*cluster, 1, {.share = true});
     CHECK(rest.workers() == std::vector<std::string>{"w3"});

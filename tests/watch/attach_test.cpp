@@ -57,7 +57,7 @@ TEST_CASE("a guest calls no actor of a job that was started without --control, a
   CHECK(logs(job).find("[control]") == std::string::npos);
 }
 
-TEST_CASE("a guest of a job for control calls actors and makes some, and each call is a line of the log") {
+TEST_CASE("a guest of a job for control calls actors and makes some, and its calls are lines of the log") {
   if (!has_shell()) return skip_test("troupe was built without its shell");
   WatchedJob job("equal", {"--control"});
   const std::string pid = job.run.line("pid ");

@@ -1,5 +1,7 @@
 #include "troupe/claims/claim_desk.h"
 
+#include <set>
+
 #include "actors/worker/guests.h"
 #include "core/base/call_frame.h"
 #include "troupe/claims/claim_messages.h"
@@ -24,6 +26,10 @@ void ClaimDesk::want(const Ref<actors::Invocation>& call, uint64_t number, Claim
     throw_invalid("[claim] got " + std::to_string(request.count) + " of " +
                   std::to_string(request.among.size()) +
                   " workers; expected 1 at least, and no more than there are");
+  std::set<WorkerId> once;
+  for (const WorkerId worker : request.among)
+    if (!once.insert(worker).second)
+      throw_invalid("[claim] got " + worker_.members().name_of(worker) + " twice; expected each worker once");
   {
     const Lock lock(mutex_);
     if (closed_) throw_error(ErrorKind::cancelled, "[claim] the cluster ends");

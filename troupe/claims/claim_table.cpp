@@ -191,10 +191,11 @@ void ClaimTable::refuse(const ClaimId& id, const Claim& claim, const std::vector
                       : free.size() == 1 ? "1 is free: "
                                          : std::to_string(free.size()) + " are free: ") +
                      listed(reasons, "; ") + ". ";
-  text += free.empty()
-              ? "Wait until they end"
-              : "Wait until they end, or take what is free: Claim(cluster, {" + listed(rest, ", ") + "})";
-  if (!r.share) text += "; {.share = true} takes workers of others that share, too";
+  const auto alive = std::ranges::count_if(r.among, [&](WorkerId w) { return !lost_.contains(w); });
+  const bool possible = static_cast<size_t>(alive) >= r.count;
+  text += possible ? "Wait until they end" : "Lost workers do not come back: claim others";
+  if (!free.empty()) text += ", or take what is free: Claim(cluster, {" + listed(rest, ", ") + "})";
+  if (possible && !r.share) text += "; {.share = true} takes workers of others that share, too";
   out.answers.push_back({id, {}, text});
   std::erase(undecided_, id);
   if (in_phase(id, Phase::waiting)) claims_.erase(id);
