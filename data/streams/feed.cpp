@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/base/even_sizes.h"
+#include "core/base/log.h"
 #include "core/memory/backend.h"
 #include "core/memory/pinned_buffer.h"
 #include "core/tensor/creation.h"
@@ -97,7 +98,13 @@ void Feed::take_chunk() {
     place_ = {epoch_ + 1, 0, 0};
   }
   auto chunk = more();
-  if (!chunk) return void(over_ = true);
+  if (!chunk) {
+    over_ = true;
+    if (report_.broken > 0 && reader_->rank() == 0)
+      internal::log::warning(fmt::format("[stream] {} broken sample{} left out, as skip_broken() asks",
+                                         report_.broken, report_.broken == 1 ? " was" : "s were"));
+    return;
+  }
   if (reader_->has_whole_batches()) {
     if (!pipeline().batch_.drop_last || chunk->size == pipeline().rows_) batch_ = std::move(chunk);
     return;

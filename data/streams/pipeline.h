@@ -85,8 +85,8 @@ class Pipeline {
   Pipeline& repeat(int64_t epochs);
   /// So many samples of each epoch, in its order, before functions see them.
   Pipeline& take(int64_t samples);
-  /// Samples that cannot be read, or whose functions throw `invalid`, are left out and counted. Without it
-  /// the feed throws.
+  /// Samples that cannot be read, or whose functions throw `invalid`, are left out and counted, and the
+  /// log says at the end how many these were. Without it the feed throws.
   Pipeline& skip_broken(bool skips = true);
 
   /// What other processes make the same pipeline by: recipe() gives it, and any change takes it away.

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <set>
 
+#include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/tensor/creation.h"
 #include "data/streams/feed.h"
 #include "tests/support/error_of.h"
@@ -103,6 +105,23 @@ TEST_CASE("a feed of buckets goes on from any batch with other ranks and threads
     }
     for (auto& rank : ranks) CHECK_FALSE(rank->next());
   }
+}
+
+TEST_CASE("at its end a feed says how many samples were broken", "[data]") {
+  static std::string said;
+  said.clear();
+  internal::log::set_sink([](internal::log::Level, const std::string& text) { said += text; });
+  const auto breaks = [](Sample s) {
+    if (*s.at("n").get_if<int64_t>() % 7 == 0) throw_invalid("[mine] broken");
+    return s;
+  };
+  Feed feed(bucketed(70, 4).map(breaks).skip_broken());
+  const auto first = feed.next();
+  const std::string before = said;
+  while (feed.next()) continue;
+  internal::log::set_sink(nullptr);
+  CHECK((first && before.empty()));
+  CHECK_THAT(said, Contains("[stream] 20 broken samples were left out"));
 }
 
 TEST_CASE("buckets that cannot be are refused, and so are places of others", "[data]") {
