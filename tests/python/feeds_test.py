@@ -102,7 +102,8 @@ class Feeds(unittest.TestCase):
         for files in (self.path.glob("*.jsonl"), set(paths), map(str, paths), dict.fromkeys(paths).keys(), (p for p in paths)):
             self.assertEqual(len(data.json_lines(files)), 2)
         self.assertEqual(len(data.json_lines(files=self.path.glob("*.jsonl"))), 2)
-        self.assertEqual(len(data.csv_rows(files=paths[0], header=False)), 1)
+        (self.path / "a.csv").write_text("1,2\n")
+        self.assertEqual(len(data.csv_rows(files=self.path / "a.csv", header=False)), 1)
         for folder in ({"folder": self.path}, {"folder": str(self.path)}):
             with self.assertRaisesRegex(troupe.Error, "has no .*png"):
                 data.pictures(**folder)
