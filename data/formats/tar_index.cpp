@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <clocale>
 #include <exception>
 #include <memory>
@@ -23,7 +25,8 @@ namespace troupe::datasets::detail {
 
 namespace {
 
-constexpr uint64_t kTarBlock = 512;
+constexpr uint64_t kTarBlock = 512, kSizeField = 124;
+constexpr int64_t kMostOctal = (int64_t{1} << 33) - 1;
 
 // The archive as libarchive reads it: what is between headers is passed over. An exception waits here until
 // the C functions have returned.
@@ -85,6 +88,19 @@ bool ends_in_zeros(const UnchangedFile& file, uint64_t at) {
                   file.path(), member.name, member.offset, member.size, why));
 }
 
+// A header of more may come before a member's own one, and say that it had another size when it was packed:
+// libarchive believes it, and passes over the bytes that are there.
+void check_size(const UnchangedFile& file, const TarMember& member, int64_t declared, uint64_t first_header) {
+  if (declared < 0) refuse_size(file, member, "a size below 0");
+  if (first_header + kTarBlock >= member.offset || declared > kMostOctal) return;
+  std::array<char, 12> digits;
+  file.read(member.offset - kTarBlock + kSizeField, std::as_writable_bytes(std::span(digits)));
+  uint64_t size = 0;
+  if (std::from_chars(digits.data(), digits.data() + digits.size(), size, 8).ec != std::errc()) return;
+  if (size != 0 && size != member.size)
+    refuse_size(file, member, fmt::format("{} by the last of them", size));
+}
+
 std::string error_of(archive* reader) {
   const char* text = archive_error_string(reader);
   return text ? text : "not tar data";
@@ -135,7 +151,7 @@ std::string each_tar_member(const UnchangedFile& archive_file,
                   fmt::format("[tar] {}: {} has holes, which are not read: make the archive without --sparse",
                               archive_file.path(), name));
     last = {name, offset, size};
-    if (declared < 0) refuse_size(archive_file, *last, "its headers have a size below 0");
+    check_size(archive_file, *last, declared, place);
   }
   throw_invalid(fmt::format("[tar] {}: no tar archive: {}", archive_file.path(), error_of(reader.get())));
 }

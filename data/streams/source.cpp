@@ -27,8 +27,8 @@ class InMemory final : public Source {
   const Dataset set_;
 };
 
-// Files of one run with ids of 2 and of 4 bytes would be read as numbers that nobody wrote. Of 4 bytes read as
-// 2 every second one is 0; of 2 bytes read as 4 nearly all are beyond any vocabulary.
+// Files of one run with ids of 2 and of 4 bytes would be read as numbers that nobody wrote. Of 4 bytes read
+// as 2 every second one is 0; of 2 bytes read as 4 nearly all are beyond any vocabulary.
 void check_width(const TokenFile& file, const std::string& path, int bytes) {
   constexpr int64_t kLooked = 512, kVocabulary = int64_t{1} << 24;
   const auto ids = file.read(0, std::min(kLooked, file.size() / 2 * 2)).to_vector<int64_t>();
@@ -41,14 +41,15 @@ void check_width(const TokenFile& file, const std::string& path, int bytes) {
   const auto half = std::ssize(ids) / 2;
   if (half < 16) return;
   if (bytes == 2 && zeros == half && others > half / 2)
-    throw_invalid(
-        fmt::format("[tokens] {}: every second id of 2 bytes is 0 from byte 2 on: its ids have 4 bytes, it seems; files "
-                    "of 2 and of 4 are two sources, for mixed()",
-                    path));
+    throw_invalid(fmt::format(
+        "[tokens] {}: every second id of 2 bytes is 0 from byte 2 on: its ids have 4 bytes, it seems; files "
+        "of 2 and of 4 are two sources, for mixed()",
+        path));
   if (bytes == 4 && beyond > half)
-    throw_invalid(fmt::format("[tokens] {}: has the id {} at byte {}: its ids have 2 bytes, it seems; files of 2 and of "
-                              "4 are two sources, for mixed()",
-                              path, ids[static_cast<size_t>(first)], 4 * first));
+    throw_invalid(fmt::format(
+        "[tokens] {}: has the id {} at byte {}: its ids have 2 bytes, it seems; files of 2 and of "
+        "4 are two sources, for mixed()",
+        path, ids[static_cast<size_t>(first)], 4 * first));
 }
 
 class TokenWindows final : public Source {
@@ -106,7 +107,8 @@ class Mixed final : public Source {
             fmt::format("[stream] a source of a mixture has the weight {:g}: expected above 0", p.weight));
       if (!p.source || p.source->size() == 0) throw_invalid("[stream] a source of a mixture has no samples");
       sum += p.weight;
-      if (size == 0) size_ += p.source->size();
+      if (size == 0 && __builtin_add_overflow(size_, p.source->size(), &size_))
+        throw_invalid("[stream] a mixture has more samples than can be counted: give it a size");
     }
     if (parts_.empty()) throw_invalid("[stream] a mixture has no source");
     // Whoever lags most behind its share comes next.

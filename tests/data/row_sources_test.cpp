@@ -318,6 +318,9 @@ TEST_CASE("files with more rows than can be counted are refused", "[data]") {
   CHECK(npy_rows(std::vector<std::string>(9, path))->size() == 9 * int64_t{1000000000000000000});
   CHECK_THAT(invalid_text([&] { npy_rows(std::vector<std::string>(10, path)); }),
              Contains("more rows together than can be counted"));
+  const auto many = npy_rows(std::vector<std::string>(9, path));
+  CHECK_THAT(invalid_text([&] { mixed({{many}, {many}}); }), Contains("more samples than can be counted"));
+  CHECK(mixed({{many}, {many}}, 10)->size() == 10);
 }
 
 TEST_CASE("rows of a safetensors file that is replaced again and again are those of its header", "[data]") {
