@@ -72,6 +72,19 @@ TEST_CASE("text and lines of JSON become tokens, in order, on any number of thre
   CHECK(made.ids == std::ssize(expected));
 }
 
+TEST_CASE("bytes that are no UTF-8 are replaced where that is asked for, else refused") {
+  const auto tokenizer = gpt2();
+  if (!tokenizer) return;
+  Folder folder;
+  const std::string out = (folder.path / "o.bin").string(),
+                    file = folder.file("a.txt", "caf\xFF \xF0\x9F\x90 end");
+  TokenizeOptions options{.files = {file}, .tokenizer = kGpt2, .out = out, .end = "none"};
+  CHECK_THAT(error_of([&] { tokenize(options); }).what(), Catch::Contains(file + ", document 1: "));
+  options.replace = true;
+  const auto made = tokenize(options);
+  CHECK(ids_in(out, static_cast<int>(made.bytes)) == tokenizer->encode("caf\uFFFD \uFFFD end", false));
+}
+
 TEST_CASE("lines of a text are documents where that is asked for, and nothing stands behind them") {
   const auto tokenizer = gpt2();
   if (!tokenizer) return;

@@ -20,7 +20,7 @@ constexpr char kDataUsage[] =
     "  count      say how many ids files of tokens have, and which (troupe data count --help)\n"
     "  head       print the first ids of a file, or their text (troupe data head --help)\n";
 
-const std::vector<std::string> kSwitches{"--lines"};  // flags without a value
+const std::vector<std::string> kSwitches{"--lines", "--replace"};  // flags without a value
 
 void need_files(const std::vector<std::string>& files, const char* verb) {
   if (files.empty())
@@ -40,6 +40,7 @@ int tokenize_main(const std::vector<std::string>& arguments) {
           "special token behind each document; none for none; <|endoftext|>, <|end_of_text|>, </s> or <eos>, "
           "which the tokenizer has, unless given")
       .add("--lines", options.lines, "each line of a text file is a document")
+      .add("--replace", options.replace, "bytes that are no UTF-8 become U+FFFD; else they are an error")
       .add("--bytes", options.bytes, "of an id: 2 or 4; 0: 2 where all ids fit", {0, 4})
       .add("--threads", options.threads, "that encode; 0: as many as cores", {0, 256})
       .footer(

@@ -12,6 +12,7 @@
 #include "data/datasets/prefetch.h"
 #include "data/formats/file.h"
 #include "data/streams/source.h"
+#include "llm/text_pieces.h"
 #include "tools/flags/progress.h"
 
 namespace troupe::tools {
@@ -100,7 +101,8 @@ class Encoder {
         throw_invalid(fmt::format("{}: the field \"{}\" is {}, expected text (--field)", where(),
                                   options_.field, at == sample.end() ? "not there" : at->second.describe()));
       try {
-        for (const int64_t id : tokenizer_.encode(*text, false)) ids.push_back(id);
+        const auto all = tokenizer_.encode(options_.replace ? llm::as_utf8(*text) : *text, false);
+        ids.insert(ids.end(), all.begin(), all.end());
       } catch (const Error& e) {
         throw Error(e.kind(), where() + ": " + e.message());
       }
