@@ -81,6 +81,9 @@ TEST_CASE("bytes that are no UTF-8 are replaced where that is asked for, else re
   TokenizeOptions options{.files = {file}, .tokenizer = kGpt2, .out = out, .end = "none"};
   CHECK_THAT(error_of([&] { tokenize(options); }).what(), Catch::Contains(file + ", document 1: "));
   options.replace = true;
+  options.files = {folder.file("b.jsonl", "{\"text\": \"b\"}\n")};
+  CHECK_THAT(error_of([&] { tokenize(options); }).what(), Catch::Contains("--replace is for text files"));
+  options.files = {file};
   const auto made = tokenize(options);
   CHECK(ids_in(out, static_cast<int>(made.bytes)) == tokenizer->encode("caf\uFFFD \uFFFD end", false));
 }

@@ -132,6 +132,12 @@ Tokenized tokenize(const TokenizeOptions& options) {
   out.bytes = width_of(options, out.vocabulary);
   out.end = options.end == "none" ? "" : options.end.empty() ? usual_end(tokenizer) : options.end;
   std::vector<SourcePtr> sources;
+  const auto json = std::ranges::find_if(options.files, is_json);
+  if (options.replace && json != options.files.end())
+    throw_invalid(
+        fmt::format("--replace is for text files, and {} is JSON, which has to be UTF-8: write two "
+                    "files of tokens",
+                    *json));
   for (const std::string& path : options.files)
     sources.push_back(is_json(path) ? datasets::json_lines({path})
                                     : std::make_shared<const TextFile>(path, options.lines));

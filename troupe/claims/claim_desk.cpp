@@ -115,7 +115,8 @@ void ClaimDesk::send(const ClaimTable::Message& message) {
   switch (message.what) {
     case ClaimTable::Ask::look:
       if (actors::is_guest(claim.holder) && is_spare_(to))
-        return heard(worker_.members().name_of(to) + " is a spare of the job's own program");
+        return heard(worker_.members().name_of(to) +
+                     " is a spare of the job's own program, which keeps it: claim another one");
       kLook.ask(worker_, to, claim.holder, request.share).on_ready(heard);
       return;
     case ClaimTable::Ask::hold:

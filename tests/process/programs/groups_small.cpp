@@ -201,6 +201,7 @@ struct Member : Actor {
   /// A sum that is there at once, after a message came: whether that was handled before.
   Task<bool> gives_way(Group group) {
     noted = false;
+    self(this).tell<&Member::note>();
     while (!internal::actors::current_cell()->queued()) std::this_thread::yield();
     const auto summing = group.all_reduce(ones({4}));
     (void)co_await summing;
@@ -262,9 +263,7 @@ int main() {
     for (int i = 0; i < 40; ++i) {  // until there is a lane for this tag
       const auto before = by_memory(0);
       members[1].call<&Member::ahead>(two).get();
-      const auto first = members[0].call<&Member::gives_way>(two);
-      members[0].tell<&Member::note>();
-      const bool gave_way = first.get();
+      const bool gave_way = members[0].call<&Member::gives_way>(two).get();
       if (by_memory(0) == before) continue;
       say(gave_way ? "it gave way" : "wrong: a sum that was there held up a message");
       break;
