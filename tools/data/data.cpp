@@ -40,7 +40,8 @@ int tokenize_main(const std::vector<std::string>& arguments) {
           "special token behind each document; none for none; <|endoftext|>, <|end_of_text|>, </s> or <eos>, "
           "which the tokenizer has, unless given")
       .add("--lines", options.lines, "each line of a text file is a document")
-      .add("--replace", options.replace, "bytes of text files that are no UTF-8 become U+FFFD; else they are an error")
+      .add("--replace", options.replace,
+           "bytes of text files that are no UTF-8 become U+FFFD; else they are an error")
       .add("--bytes", options.bytes, "of an id: 2 or 4; 0: 2 where all ids fit", {0, 4})
       .add("--threads", options.threads, "that encode; 0: as many as cores", {0, 256})
       .footer(

@@ -16,9 +16,10 @@ struct TokenizeOptions {
   std::string field = "text";  ///< of objects
   std::string end;             ///< text of the token behind each document; empty: a usual one; "none"
   bool lines = false;          ///< each line of a text file is a document
-  bool replace = false;  ///< bytes of text files that are no UTF-8 become U+FFFD, as errors="replace" of Python
-  int64_t bytes = 0;     ///< of an id; 0: 2 if all fit
-  int64_t threads = 0;   ///< 0: as many as cores
+  bool replace =
+      false;          ///< bytes of text files that are no UTF-8 become U+FFFD, as errors="replace" of Python
+  int64_t bytes = 0;  ///< of an id; 0: 2 if all fit
+  int64_t threads = 0;  ///< 0: as many as cores
 };
 
 struct Tokenized {
