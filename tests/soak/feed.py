@@ -38,6 +38,8 @@ class Run:
     def hear(self):
         for line in self.process.stdout:
             words = line.split()
+            if not words:
+                continue
             if words[0] == "pid":
                 self.pids[words[1]] = int(words[2])
             elif words[0] == "step":
@@ -72,7 +74,8 @@ class Run:
 
     def kill(self, worker):
         self.left -= 1
-        os.kill(self.pids.pop(worker), signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # a job that failed has ended it
+            os.kill(self.pids.pop(worker), signal.SIGKILL)
 
     def kill_all(self):
         for pid in [self.process.pid, *self.pids.values()]:

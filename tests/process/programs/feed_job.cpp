@@ -62,8 +62,8 @@ class Kills {
     if (begun_ < 0) begun_ = step;
     for (auto& [at, worker] : kills_) {
       if (worker.empty() || step - begun_ < at) continue;
-      if (worker == "w0" && !has_gone_on()) {  // steps are too fast for the disk
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      if (worker == "w0" && !has_gone_on()) {
+        await_disk();
         continue;
       }
       kill(static_cast<pid_t>(pids_.at(worker)), SIGKILL);
@@ -72,7 +72,15 @@ class Kills {
   }
 
  private:
-  bool has_gone_on() const { return troupe::testing::newest_step(variable("CHECKPOINTS", "")) >= begun_ + 5; }
+  static int64_t newest() { return troupe::testing::newest_step(variable("CHECKPOINTS", "")); }
+  bool has_gone_on() const { return newest() >= begun_ + 5; }
+  // Steps are too fast for the disk, and would end before it has five of them. One that found it busy has
+  // saved nothing, so that there may be nothing to wait for.
+  static void await_disk() {
+    const int64_t before = newest();
+    for (int i = 0; i < 200 && newest() == before; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
   const std::map<std::string, int64_t> pids_;
   std::vector<std::pair<int64_t, std::string>> kills_;
   int64_t begun_ = -1;
