@@ -74,12 +74,13 @@ ChunkReader::ChunkReader(Pipeline pipeline, int64_t rank, int64_t ranks)
   size_ = whole_batches_ ? pipeline_.rows_ : std::clamp(pipeline_.rows_, kLeast, kMost);
   if (!pipeline_.bucketed_.empty() && __builtin_mul_overflow(pipeline_.rows_, pipeline_.window_, &size_))
     throw_invalid("[stream] bucket: more samples than can be counted are put into buckets together");
+  size_ = std::min(size_, pipeline_.taken_);
 }
 ChunkReader::~ChunkReader() = default;
 
 std::pair<int64_t, int64_t> ChunkReader::begin_of(const FeedPlace& from, int64_t index) const {
-  const int64_t of_epoch = (pipeline_.taken_ + size_ - 1) / size_;
-  const int64_t first = (std::max<int64_t>(pipeline_.taken_ - from.position, 0) + size_ - 1) / size_;
+  if (!has(from.epoch)) return {from.epoch, from.position};
+  const int64_t of_epoch = chunks_of(pipeline_.taken_), first = chunks_behind(from);
   if (index < first) return {from.epoch, from.position + index * size_};
   index -= first;
   return {from.epoch + 1 + index / of_epoch, index % of_epoch * size_};
@@ -87,15 +88,14 @@ std::pair<int64_t, int64_t> ChunkReader::begin_of(const FeedPlace& from, int64_t
 
 int64_t ChunkReader::count(const FeedPlace& from) const {
   if (!has(from.epoch)) return 0;
-  const int64_t of_epoch = (pipeline_.taken_ + size_ - 1) / size_,
-                epochs = pipeline_.epochs_ - from.epoch - 1;
-  const int64_t first = (std::max<int64_t>(pipeline_.taken_ - from.position, 0) + size_ - 1) / size_;
+  const int64_t of_epoch = chunks_of(pipeline_.taken_), epochs = pipeline_.epochs_ - from.epoch - 1;
+  const int64_t first = chunks_behind(from);
   constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
   return epochs > (kAll - first) / of_epoch ? kAll : first + epochs * of_epoch;
 }
 
 Chunk ChunkReader::placed(int64_t epoch, int64_t first, ReadChunk read) const {
-  const int64_t end = std::min(first + size_, pipeline_.taken_);
+  const int64_t end = first + std::min(size_, pipeline_.taken_ - first);
   const bool last = end == pipeline_.taken_;
   return {std::move(read),
           epoch,
@@ -106,7 +106,7 @@ Chunk ChunkReader::placed(int64_t epoch, int64_t first, ReadChunk read) const {
 }
 
 ReadChunk ChunkReader::read(int64_t epoch, int64_t first) const {
-  int64_t size = std::min(first + size_, pipeline_.taken_) - first, begin = first;
+  int64_t size = std::min(size_, pipeline_.taken_ - first), begin = first;
   if (whole_batches_) {
     begin += internal::even_begin(size, rank_, ranks_);
     size = part_size(size, rank_, ranks_);

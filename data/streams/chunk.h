@@ -1,5 +1,6 @@
 // Chunks: what the samples of a pipeline are read in, by threads of a feed or by its readers elsewhere.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -68,6 +69,10 @@ class ChunkReader {
  private:
   class Orders;
   std::optional<Sample> make(int64_t epoch, int64_t position) const;
+  int64_t chunks_of(int64_t samples) const { return samples / size_ + (samples % size_ != 0); }
+  int64_t chunks_behind(const FeedPlace& from) const {
+    return chunks_of(std::max<int64_t>(pipeline_.taken_ - from.position, 0));
+  }
   const Pipeline pipeline_;
   const int64_t rank_, ranks_;
   bool whole_batches_;

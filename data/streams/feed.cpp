@@ -45,6 +45,7 @@ void Feed::begin_reading() {
   batch_.reset();
   rows_.clear(), ids_.clear(), segments_.clear();
   epoch_ends_ = over_ = false;
+  failed_ = nullptr;
   reading_->begin(place_);
 }
 
@@ -66,8 +67,11 @@ void Feed::waited(Steady::time_point since) {
 
 std::optional<FedBatch> Feed::next() {
   if (!begun_) begun_ = Steady::now();
-  while (!over_ && !has_batch()) take_chunk();
-  if (!has_batch()) return {};
+  while (!over_ && !failed_ && !has_batch()) take_chunk();
+  if (!has_batch()) {
+    if (failed_) std::rethrow_exception(failed_);
+    return {};
+  }
   if (!batch_) return emit();
   const detail::Chunk chunk = std::move(*std::exchange(batch_, std::nullopt));
   epoch_ = chunk.epoch;
@@ -75,21 +79,21 @@ std::optional<FedBatch> Feed::next() {
   return counted(std::move(chunk.read.batch), chunk.read.count);
 }
 
-Future<void> Feed::arrival() {
+std::optional<Future<void>> Feed::arrival() {
   if (!begun_) begun_ = Steady::now();
   if (const auto since = std::exchange(waits_since_, std::nullopt)) waited(*since);
   try {
-    while (!over_ && !has_batch()) {
-      Future<void> arrived = reading_->ready();
-      if (!arrived.is_ready()) {
+    while (!over_ && !failed_ && !has_batch()) {
+      // The answer may come while this is decided: who has a future waits for it.
+      if (auto arrived = reading_->ready()) {
         waits_since_ = Steady::now();
         return arrived;
       }
       take_chunk();
     }
-  } catch (const Error&) {  // next() throws it, too
+  } catch (const Error&) {  // next() throws it, too: readings throw again
   }
-  return Future<void>::ready({});
+  return {};
 }
 
 void Feed::take_chunk() {
@@ -109,10 +113,19 @@ void Feed::take_chunk() {
     if (!pipeline().batch_.drop_last || chunk->size == pipeline().rows_) batch_ = std::move(chunk);
     return;
   }
-  epoch_ = chunk->epoch, epoch_ends_ = chunk->last;
-  if (!pipeline().bucketed_.empty()) return take_buckets(*chunk);
-  for (size_t i = 0; i < chunk->read.rows.size(); ++i) {
-    Row row{std::move(chunk->read.rows[i]), {epoch_, chunk->read.positions[i] + 1, 0}};
+  epoch_ = chunk->epoch;
+  try {
+    take_rows(*chunk);
+    epoch_ends_ = chunk->last;
+  } catch (...) {
+    failed_ = std::current_exception();
+  }
+}
+
+void Feed::take_rows(detail::Chunk& chunk) {
+  if (!pipeline().bucketed_.empty()) return take_buckets(chunk);
+  for (size_t i = 0; i < chunk.read.rows.size(); ++i) {
+    Row row{std::move(chunk.read.rows[i]), {epoch_, chunk.read.positions[i] + 1, 0}};
     if (pipeline().packed_.empty())
       rows_.push_back(std::move(row));
     else
@@ -225,9 +238,30 @@ void Feed::load_state(const StateDict& state) {
                     "length, and how buckets are made, were {}, and are {}",
                     fmt::join(order, ", "), fmt::join(mine, ", ")));
   const auto place = numbers("place", 4);
-  place_ = {place[0], place[1], place[2]};
+  const detail::FeedPlace there{place[0], place[1], place[2]};
+  if (place[3] < 0)
+    throw_invalid(fmt::format("[stream] the place is batch {}: expected 0 or more", place[3]));
+  check(there);
+  place_ = there;
   batches_ = place[3];
   begin_reading();
+}
+
+void Feed::check(const detail::FeedPlace& place) const {
+  const auto& [epoch, position, used] = place;
+  const int64_t size = pipeline().source_->size();
+  if (epoch < 0 || position < 0 || position > size || used < 0)
+    throw_invalid(
+        fmt::format("[stream] the place is sample {} of epoch {}, {} of it used: expected 0 or more, and at "
+                    "most sample {}; load what state() of a Feed gave",
+                    position, epoch, used, size));
+  if (pipeline().bucketed_.empty()) return;
+  const int64_t batches = pipeline().window_, samples = batches * pipeline().rows_;
+  if (position % samples || used >= batches)
+    throw_invalid(
+        fmt::format("[stream] the place is batch {} behind sample {}: expected a batch below {} behind a "
+                    "multiple of {} samples, as buckets are made; load what state() of a Feed gave",
+                    used, position, batches, samples));
 }
 
 }  // namespace troupe::datasets

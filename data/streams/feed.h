@@ -2,6 +2,7 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,16 +57,17 @@ class Feed final : public Stateful {
   explicit Feed(Pipeline pipeline, FeedOptions options = {});
   ~Feed() override;
 
-  /// The next batch; nothing behind the last epoch. Throws what reading or a function has thrown.
+  /// The next batch; nothing behind the last epoch. Throws what reading or a function has thrown, again at
+  /// each call.
   std::optional<FedBatch> next();
-  /// Ready if next() need not wait for readers; else once something has arrived, when it is to be asked
-  /// again: later() does so.
-  Future<void> arrival();
+  /// Nothing if next() need not wait for readers; else what is ready once something has arrived, when this is
+  /// to be asked again: later() does so.
+  std::optional<Future<void>> arrival();
   const FeedReport& report() const& { return report_; }
   FeedReport report() const&& { return report_; }
 
   StateDict state() const override;
-  /// `invalid` for a place in a source of another size, or in another order.
+  /// `invalid` for a place in a source of another size, in another order, or outside the source.
   void load_state(const StateDict& state) override;
   std::string state_name() const override { return "Feed"; }
 
@@ -78,6 +80,8 @@ class Feed final : public Stateful {
   void begin_reading();
   bool has_batch() const;
   void take_chunk();
+  void take_rows(detail::Chunk& chunk);
+  void check(const detail::FeedPlace& place) const;
   std::optional<detail::Chunk> more();
   void pack(Row row);
   void take_buckets(detail::Chunk& chunk);
@@ -96,6 +100,7 @@ class Feed final : public Stateful {
   std::vector<int64_t> ids_, segments_;  // of a row that is being packed
   int64_t epoch_ = 0;
   bool epoch_ends_ = false, over_ = false;
+  std::exception_ptr failed_;  // of rows that were taken: next() throws it behind those before them
   FeedReport report_;
   std::optional<std::chrono::steady_clock::time_point> begun_, waits_since_;  // the latter by arrival()
   const std::shared_ptr<detail::FeedCounts> counts_ = detail::FeedCounts::make();

@@ -26,8 +26,13 @@ int64_t Permutation::operator()(int64_t place) const {
   return static_cast<int64_t>(x);
 }
 
+// Blocks are no longer than all numbers, and together no more than these: so nothing is too large to count.
 BlockOrder::BlockOrder(int64_t n, int64_t block, int64_t together, uint64_t seed)
-    : n_(n), block_(block), together_(block * together), seed_(seed), blocks_((n + block - 1) / block, seed) {
+    : n_(n),
+      block_(std::min(block, n)),
+      together_(together > n / block_ ? n : block_ * together),
+      seed_(seed),
+      blocks_(n / block_ + (n % block_ != 0), seed) {
   while (short_at_ < blocks_.size() && blocks_(short_at_) != blocks_.size() - 1) ++short_at_;
 }
 

@@ -22,7 +22,8 @@ struct ShuffleOptions {
 };
 
 struct BatchOptions {
-  bool drop_last = false;  ///< leave out a last batch of an epoch that is not full
+  /// Leave out a last batch of an epoch that is not full; with bucket(), of each so many batches.
+  bool drop_last = false;
   /// Fields whose first dimension becomes that of the longest in the batch, filled with this number; their
   /// lengths are int64 [rows], by the field's name and "_length". Ranks have the same width.
   std::map<std::string, double> pad = {};
@@ -77,8 +78,9 @@ class Pipeline {
   /// Batches are of samples of similar length, the same batch on all ranks, so that padding is short. Of the
   /// samples of each so many `batches` that follow each other in the order, those come together whose field
   /// has a length (a tensor's first dimension, or the bytes of a text) between two of the boundaries: up to
-  /// the first, up to the second, ..., longer. What fills no batch comes at their end, beside its neighbours.
-  /// A place in such a feed is one with the same rows of a batch. `invalid` beside pack().
+  /// the first, up to the second, ..., longer. What fills no batch comes at their end, beside its neighbours;
+  /// of what functions leave there, `drop_last` leaves out a last batch that is not full, each time. A place
+  /// in such a feed is one with the same rows of a batch. `invalid` beside pack().
   Pipeline& bucket(const std::string& field, std::vector<int64_t> boundaries, int64_t batches = 64);
   /// `invalid` for fewer than 1 row.
   Pipeline& batch(int64_t rows, BatchOptions options = {});

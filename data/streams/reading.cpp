@@ -22,7 +22,7 @@ class ReadingHere final : public Reading {
         ahead_, std::numeric_limits<int64_t>::max(), [](const Chunk& chunk) { return bytes_of(chunk.read); });
   }
   std::optional<Chunk> next() override { return chunks_->next(); }
-  Future<void> ready() override { return Future<void>::ready({}); }
+  std::optional<Future<void>> ready() override { return {}; }
 
  private:
   const std::shared_ptr<const ChunkReader> reader_;

@@ -19,8 +19,9 @@ class Reading {
   /// The next chunk; nothing behind the last epoch. Waits for it. Throws what reading has thrown, again at
   /// each call.
   virtual std::optional<Chunk> next() = 0;
-  /// Ready once next() need not wait; always, if it waits for threads of this process.
-  virtual Future<void> ready() = 0;
+  /// Nothing if next() need not wait, and always if it waits for threads of this process; else what is ready
+  /// once that is to be asked again.
+  virtual std::optional<Future<void>> ready() = 0;
 };
 
 using MakeReading = std::function<std::unique_ptr<Reading>(std::shared_ptr<const ChunkReader> reader,

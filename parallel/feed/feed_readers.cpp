@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <exception>
 #include <map>
 
 #include "actors/worker/worker.h"
@@ -63,6 +64,7 @@ class ReadingElsewhere final : public detail::Reading {
   void begin(const FeedPlace& from) override {
     asked_.clear();
     here_now_.reset();
+    failed_ = nullptr;
     from_ = from;
     detail::ReadingPlan plan(readers_.size(), ahead_.ahead, reader_->count(from));
     for (size_t r = 0; plan_ && r < readers_.size(); ++r)
@@ -73,6 +75,7 @@ class ReadingElsewhere final : public detail::Reading {
 
   std::optional<Chunk> next() override {
     for (;; ask()) {
+      if (failed_) std::rethrow_exception(failed_);
       if (here_now_) return here_now_->next();
       if (plan_->over()) return {};
       const auto first = asked_.begin();
@@ -90,16 +93,23 @@ class ReadingElsewhere final : public detail::Reading {
       // Prefetch judges it so, too: by the largest so far.
       largest_ = std::max(largest_, detail::bytes_of(out.read));
       plan_->set_ahead(std::clamp<int64_t>(static_cast<int64_t>(ahead_.bytes / largest_), 1, ahead_.ahead));
-      ask();
+      try {
+        ask();
+      } catch (...) {  // it is kept in failed_, and thrown behind this chunk
+      }
       return out;
     }
   }
 
-  Future<void> ready() override {
-    ask();
-    if (here_now_ || plan_->over()) return Future<void>::ready({});
-    const Future<ReadChunk>& first = asked_.begin()->second.answer;
-    return first.then([](const ReadChunk&) {}).recover([](const Error&) {});
+  std::optional<Future<void>> ready() override {
+    for (;;) {
+      ask();
+      if (here_now_ || plan_->over()) return {};
+      const Future<ReadChunk>& first = asked_.begin()->second.answer;
+      const auto* result = first.peek();
+      if (!result) return first.then([](const ReadChunk&) {}).recover([](const Error&) {});
+      if (!is_loss(*result)) return {};
+    }
   }
 
  private:
@@ -131,9 +141,20 @@ class ReadingElsewhere final : public detail::Reading {
         asked.noted = true, plan_->came(chunk);
   }
 
-  // Asks for what is to be on its way, once it is known who is lost.
+  // What could not be asked for would be missing later: begin() alone goes on then.
   void ask() {
+    if (failed_) std::rethrow_exception(failed_);
     if (here_now_) return;
+    try {
+      ask_readers();
+    } catch (...) {
+      failed_ = std::current_exception();
+      throw;
+    }
+  }
+
+  // Asks for what is to be on its way, once it is known who is lost.
+  void ask_readers() {
     const Apart apart(*this);
     for (;;) {
       note_answers();
@@ -150,8 +171,8 @@ class ReadingElsewhere final : public detail::Reading {
       const auto order = plan_->ask();
       if (!order) return;
       const auto [epoch, first] = reader_->begin_of(from_, order->chunk);
-      asked_[order->chunk] = {order->reader,
-                              readers_[order->reader].actor.call<&FeedReader::read>(epoch, first)};
+      auto answer = readers_[order->reader].actor.call<&FeedReader::read>(epoch, first);
+      asked_[order->chunk] = {order->reader, std::move(answer)};
     }
   }
 
@@ -179,6 +200,7 @@ class ReadingElsewhere final : public detail::Reading {
   std::map<int64_t, Asked> asked_;  // by chunk
   size_t largest_ = 1;
   std::unique_ptr<detail::Reading> here_now_;
+  std::exception_ptr failed_;  // of ask()
 };
 
 }  // namespace
@@ -195,9 +217,9 @@ detail::MakeReading readers(internal::actors::Worker& worker, const std::vector<
 
 Task<std::optional<FedBatch>> later(Feed& feed) {
   for (;;) {
-    const Future<void> arrival = feed.arrival();
-    if (arrival.is_ready()) co_return feed.next();
-    co_await arrival;
+    const std::optional<Future<void>> arrival = feed.arrival();
+    if (!arrival) co_return feed.next();
+    co_await *arrival;
   }
 }
 

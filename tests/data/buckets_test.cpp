@@ -140,6 +140,12 @@ TEST_CASE("buckets that cannot be are refused, and so are places of others", "[d
   CHECK_THAT(
       invalid_text([&] { other.load_state(feed.state()); }),
       Contains("how buckets are made, were 20, 1, 1, 64, 0, 4, 8, 10, 20, 35, and are 20, 1, 1, 64, 0, 5"));
+  for (const auto& place : {std::vector<int64_t>{0, 4, 0, 0}, {0, 0, 8, 0}}) {
+    StateDict state = feed.state();
+    state["place"] = tensor(place, int64);
+    CHECK_THAT(invalid_text([&] { feed.load_state(state); }),
+               Contains("expected a batch below 8 behind a multiple of 32 samples"));
+  }
   Feed drops(bucketed(203, 4).batch(4, {.drop_last = true, .pad = {{"ids", 0}}}));
   for (const auto& batch : all_of(drops)) CHECK(batch.size() == 4);
 }

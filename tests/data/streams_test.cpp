@@ -5,6 +5,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
@@ -84,6 +85,13 @@ TEST_CASE("orders of any size have each number once", "[data]") {
   // Far places are as near as the first.
   const internal::Permutation large(int64_t{1} << 60, 3);
   CHECK(large((int64_t{1} << 60) - 1) < int64_t{1} << 60);
+  // So are blocks that are longer than all of them, and more of these together.
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  for (const auto& [block, together] :
+       std::vector<std::pair<int64_t, int64_t>>{{kMost, 64}, {kMost, kMost}, {10, kMost}}) {
+    const internal::BlockOrder all(35, block, together, 7), same(35, std::min<int64_t>(block, 35), 4, 7);
+    for (int64_t i = 0; i < 35; ++i) CHECK(all(i) == same(i));
+  }
 }
 
 TEST_CASE("an order in blocks reads so many blocks at a time", "[data]") {

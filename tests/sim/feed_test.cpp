@@ -203,6 +203,34 @@ TEST_CASE("readers draw no random numbers of the program and read in no context 
   CHECK(drawn(true) == drawn(false));
 }
 
+TEST_CASE("a feed whose cluster has ended gives what came before and then says so at each call") {
+  const FeedSetup setup{token_files(), 1, 4, 5, false};
+  datasets::Feed undisturbed(sim_windows(setup, 4));
+  std::optional<SimulatedCluster> cluster;
+  cluster.emplace(1, 3);
+  datasets::Feed feed(datasets::recipe<sim_windows>(setup, 4),
+                      {.ahead = {.ahead = 2}, .readers = datasets::readers(*cluster, {"w1", "w2"})});
+  CHECK(ids_of(feed.next()) == ids_of(undisturbed.next()));
+  const auto arrival = feed.arrival();
+  REQUIRE(arrival);
+  arrival->get();
+  cluster.reset();
+  const auto next = [&]() -> std::string {
+    std::optional<std::vector<int64_t>> ids;
+    try {
+      ids = ids_of(feed.next());
+    } catch (const Error& e) {
+      return e.message();
+    }
+    CHECK(ids == ids_of(undisturbed.next()));
+    return "";
+  };
+  CHECK(next().empty());
+  const std::string said = next();
+  CHECK_THAT(said, Contains("has been shut down"));
+  for (int i = 0; i < 2; ++i) CHECK(next() == said);
+}
+
 TEST_CASE("what readers cannot do is said") {
   SimulatedCluster cluster(1, 3);
   const FeedSetup setup{token_files(), 1, 4, 5, false};
