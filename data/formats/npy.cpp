@@ -263,7 +263,7 @@ std::pair<size_t, size_t> header_of(std::string_view text, const std::string& wh
   return {length, start};
 }
 
-// What the header says of the elements, which begin at byte `from`.
+// The header describes the elements so, which begin at byte `from`.
 struct Layout {
   std::string descr;
   Element element;

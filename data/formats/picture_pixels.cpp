@@ -70,7 +70,7 @@ PicturePixels png_pixels(std::span<const std::byte> bytes, const PictureOptions&
   return out;
 }
 
-// What libjpeg calls where data are broken. It is C, which exceptions may not cross.
+// Broken data make libjpeg call this. It is C, which exceptions may not cross.
 struct JpegError {
   jpeg_error_mgr base;
   std::jmp_buf back;

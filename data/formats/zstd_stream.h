@@ -1,4 +1,4 @@
-// What libarchive unpacks; in a build without it, nothing.
+// Data in zstd are unpacked by libarchive; in a build without it, by nothing.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -18,7 +18,7 @@ struct FeedPlace {
   int64_t epoch = 0, position = 0, used = 0;
 };
 
-/// What was made of the samples of a chunk. It travels.
+/// The samples of a chunk have become this. It travels.
 struct ReadChunk {
   std::vector<Sample> rows;        ///< empty where the chunk is a batch
   std::vector<int64_t> positions;  ///< of the rows in the epoch

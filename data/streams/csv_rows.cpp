@@ -35,7 +35,7 @@ bool survives_float64(std::string_view text) {
   return csv_number(text, d) && fmt::format("{:.0f}", d) == text;
 }
 
-// What a column's fields may still be, by those that were seen.
+// A column's fields may still be these, by those that were seen.
 struct Seen {
   bool value = false, missing = false, whole = true, number = true, exact = true;
   void see(const std::string& text) {
