@@ -41,7 +41,7 @@ std::vector<Edge> input_edges(const char* part, const Tensors& inputs) {
   return edges;
 }
 
-Tensors root_grads(const char* part, const Tensors& roots, const Tensors& grads, bool keep_history) {
+Tensors root_grads(const char* part, const Tensors& roots, Tensors grads, bool keep_history) {
   if (!grads.empty() && grads.size() != roots.size())
     throw_invalid("[" + std::string(part) + "] " + std::to_string(grads.size()) + " gradients for " +
                   std::to_string(roots.size()) + " tensors");
@@ -56,11 +56,11 @@ Tensors root_grads(const char* part, const Tensors& roots, const Tensors& grads,
       out.push_back(ones_like(root));
       continue;
     }
-    const Tensor& grad = grads[i];
+    Tensor grad = std::move(grads[i]);
     if (grad.shape() != root.shape() || grad.dtype() != root.dtype() || grad.device() != root.device())
       throw_invalid(subject_of(part, i, roots.size()) + " (" + root.summary() + " on " + root.device().str() +
                     ") cannot have the gradient " + grad.summary() + " on " + grad.device().str());
-    out.push_back(!keep_history && grad.requires_grad() ? grad.detach() : grad);
+    out.push_back(!keep_history && grad.requires_grad() ? grad.detach() : std::move(grad));
   }
   return out;
 }

@@ -89,6 +89,6 @@ std::vector<Edge> root_edges(const char* part, const Tensors& roots);
 /// Edges of tensors whose gradients somebody wants to see.
 std::vector<Edge> input_edges(const char* part, const Tensors& inputs);
 /// What enters there: `grads` (one per root, or none), or 1 for a root of one element; checked.
-Tensors root_grads(const char* part, const Tensors& roots, const Tensors& grads, bool keep_history);
+Tensors root_grads(const char* part, const Tensors& roots, Tensors grads, bool keep_history);
 
 }  // namespace troupe::internal::autograd

@@ -54,14 +54,15 @@ void note_loss(DistEngine& engine, const Tensors& roots) {
   engine.worker().progress().guess_loss(roots[0].item());
 }
 
-Future<void> run_back(DistEngine& engine, uint64_t context, const Tensors& roots, const Tensors& grads,
+Future<void> run_back(DistEngine& engine, uint64_t context, const Tensors& roots, Tensors grads,
                       const BackwardOptions& options, uint64_t meeting = 0) {
   const std::vector<Edge> edges = internal::autograd::root_edges("backward", roots);
   check_joint(engine, context, edges);
   note_loss(engine, roots);
   return engine.passes().backward(
-      context, edges, internal::autograd::root_grads("backward", roots, grads, options.create_graph),
-      how(options), options.only_inputs, meeting);
+      context, edges,
+      internal::autograd::root_grads("backward", roots, std::move(grads), options.create_graph), how(options),
+      options.only_inputs, meeting);
 }
 
 Future<Tensors> run_grad(DistEngine& engine, uint64_t context, const Tensors& outputs, const Tensors& inputs,
@@ -197,9 +198,9 @@ Future<void> context_backward(const Tensor& root, const Tensor& grad, BackwardOp
   return context_backward(Tensors{root}, grad.defined() ? Tensors{grad} : Tensors{}, options);
 }
 
-Future<void> context_backward(const Tensors& roots, const Tensors& grads, BackwardOptions options) {
+Future<void> context_backward(const Tensors& roots, Tensors grads, BackwardOptions options) {
   const auto [engine, context] = here();
-  return run_back(engine, context, roots, grads, options);
+  return run_back(engine, context, roots, std::move(grads), options);
 }
 
 }  // namespace troupe::autograd

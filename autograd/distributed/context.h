@@ -129,7 +129,7 @@ Tensors context_inputs();
 /// Inside an actor's method: a backward pass in the context of the call being handled, from results that this
 /// actor has. So a driver starts one where the root is. As Context::backward_async.
 Future<void> context_backward(const Tensor& root, const Tensor& grad = {}, BackwardOptions options = {});
-Future<void> context_backward(const Tensors& roots, const Tensors& grads = {}, BackwardOptions options = {});
+Future<void> context_backward(const Tensors& roots, Tensors grads = {}, BackwardOptions options = {});
 /// The same for gradients of `inputs`, leaves or results that this actor has. As Context::grad_async.
 Future<Tensors> context_grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs = {},
                              BackwardOptions options = {});

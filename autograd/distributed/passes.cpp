@@ -43,20 +43,21 @@ std::shared_ptr<Passes::Pass> Passes::make(uint64_t context, bool selects) {
   return pass;
 }
 
-Future<void> Passes::backward(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
+Future<void> Passes::backward(uint64_t context, const std::vector<Edge>& roots, Tensors grads,
                               const RunOptions& how, bool only_inputs, uint64_t meeting) {
   const int64_t options = BackwardTask::bits(how) | BackwardTask::bits_of_meeting(meeting);
   if (only_inputs)
     return start(make(context, true), {PassPhase::gradient, PassPhase::want, PassPhase::reach},
                  options | BackwardTask::kExact | BackwardTask::kSelect | BackwardTask::kInputs, roots,
-                 grads);
+                 std::move(grads));
   if (!contexts_.join(context)->shared_by(roots))
-    return start(make(context, false), {PassPhase::finish, PassPhase::gradient}, options, roots, grads);
+    return start(make(context, false), {PassPhase::finish, PassPhase::gradient}, options, roots,
+                 std::move(grads));
   return start(make(context, false), {PassPhase::finish, PassPhase::gradient, PassPhase::reach},
-               options | BackwardTask::kExact, roots, grads);
+               options | BackwardTask::kExact, roots, std::move(grads));
 }
 
-Future<Tensors> Passes::grad(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
+Future<Tensors> Passes::grad(uint64_t context, const std::vector<Edge>& roots, Tensors grads,
                              const std::vector<Edge>& inputs, const RunOptions& how) {
   const auto pass = make(context, true);
   const auto region = contexts_.join(context)
@@ -64,7 +65,8 @@ Future<Tensors> Passes::grad(uint64_t context, const std::vector<Edge>& roots, c
                                    [&] { return std::make_shared<ActorRegion>(how, inputs); })
                           .first;
   const int64_t options = BackwardTask::bits(how) | BackwardTask::kExact | BackwardTask::kSelect;
-  return start(pass, {PassPhase::gradient, PassPhase::want, PassPhase::reach}, options, roots, grads)
+  return start(pass, {PassPhase::gradient, PassPhase::want, PassPhase::reach}, options, roots,
+               std::move(grads))
       .then([region] { return region->captured(); });
 }
 
@@ -73,14 +75,14 @@ Future<Tensors> Passes::part(uint64_t context, internal::autograd::SplitPass::Fi
                              uint64_t meeting) {
   const auto region = std::make_shared<ActorRegion>(std::move(part.region));
   return start(make(context, false), {PassPhase::gradient}, BackwardTask::bits_of_meeting(meeting),
-               part.roots, part.grads, region)
+               part.roots, std::move(part.grads), region)
       .then([region] { return region->captured(); });
 }
 
 // `phases`: last first. A phase begins when the one before is over everywhere. `region`: has its roots
 // already.
 Future<void> Passes::start(const std::shared_ptr<Pass>& pass, const std::vector<PassPhase>& phases,
-                           int64_t options, const std::vector<Edge>& roots, const Tensors& grads,
+                           int64_t options, const std::vector<Edge>& roots, Tensors grads,
                            std::shared_ptr<ActorRegion> region) {
   const Contexts::StatePtr state = contexts_.join(pass->context);
   state->commit(pass->low_watermark);
@@ -90,7 +92,7 @@ Future<void> Passes::start(const std::shared_ptr<Pass>& pass, const std::vector<
     auto task = std::make_shared<BackwardTask>(outbox_, head, state);
     task->cell = internal::actors::current_cell();
     if (phase == PassPhase::gradient || phase == PassPhase::reach) task->roots = roots;
-    if (phase == PassPhase::gradient) task->grads = grads, task->region = std::move(region);
+    if (phase == PassPhase::gradient) task->grads = std::move(grads), task->region = std::move(region);
     pass->phases.push_back(std::move(task));
   }
   auto first = std::move(pass->phases.back());

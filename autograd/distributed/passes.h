@@ -46,10 +46,10 @@ class Passes {
   /// worker that owns its leaf.
   /// `only_inputs`: to no leaves, but to the inputs that the actors on the way have set. `meeting`: as in
   /// BackwardOptions.
-  Future<void> backward(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
+  Future<void> backward(uint64_t context, const std::vector<Edge>& roots, Tensors grads,
                         const RunOptions& how, bool only_inputs, uint64_t meeting);
   /// The gradients of `inputs`, which are in the part of the graph that the caller sees, as `roots` are.
-  Future<Tensors> grad(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
+  Future<Tensors> grad(uint64_t context, const std::vector<Edge>& roots, Tensors grads,
                        const std::vector<Edge>& inputs, const RunOptions& how);
   /// What a pass of this actor begins with, as SplitPass has it: the gradients of its inputs. `meeting`: as
   /// in backward().
@@ -87,8 +87,8 @@ class Passes {
 
   std::shared_ptr<Pass> make(uint64_t context, bool selects);
   Future<void> start(const std::shared_ptr<Pass>& pass, const std::vector<PassPhase>& phases, int64_t options,
-                     const std::vector<Edge>& roots, const Tensors& grads,
-                     std::shared_ptr<ActorRegion> region = {}) TROUPE_EXCLUDES(mutex_);
+                     const std::vector<Edge>& roots, Tensors grads, std::shared_ptr<ActorRegion> region = {})
+      TROUPE_EXCLUDES(mutex_);
   std::vector<uint64_t> numbers() const TROUPE_EXCLUDES(mutex_);
   void update(uint64_t number, const std::function<void(Pass&)>& change) TROUPE_EXCLUDES(mutex_);
   void tell_over(uint64_t context, uint64_t pass, const std::set<WorkerId>& workers, bool failed);

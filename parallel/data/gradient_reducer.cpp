@@ -263,7 +263,7 @@ Future<void> GradientReducer::pass(const std::shared_ptr<ReducerState>& state, c
   gradients.insert(gradients.begin(),
                    tensor(std::vector<double>{static_cast<double>(call.number())}, float64));
   call.expect();
-  return autograd::context_backward(roots, gradients, options);
+  return autograd::context_backward(roots, std::move(gradients), options);
 }
 
 Task<void> GradientReducer::reduce_step(uint64_t step, double share, Tensors leaves,

@@ -20,7 +20,9 @@ class StepReduction::Gradients final : public autograd::PassGradients {
     const internal::Lock lock(mutex_);
     const auto [at, is_new] = index_.try_emplace(leaf.impl(), sums_.size());
     if (is_new) sums_.emplace_back(leaf, Tensor());
-    internal::autograd::add_gradient(sums_[at->second].second, std::exchange(grad, {}));
+    Tensor& sum = sums_[at->second].second;
+    sum =
+        sum.defined() ? internal::autograd::sum_gradients(std::move(sum), std::move(grad)) : std::move(grad);
   }
   void bring(Tensor gradient) { told_ = std::move(gradient); }
   std::vector<std::pair<Tensor, Tensor>> sums() {

@@ -31,6 +31,15 @@ struct Server : Actor {
     Tensor value = co_await root.to_here();
     co_await autograd::context_backward(value);
   }
+  // Whether the context keeps the gradient that it is given, and no copy of it.
+  Task<bool> gives_gradient(bool keeps) {
+    Tensors given{full({1}, 2.0)};
+    const Tensor kept = keeps ? given[0] : Tensor();
+    const float* const at = given[0].data<float>();
+    co_await autograd::context_backward({w}, std::move(given));
+    const Tensor has = autograd::context_gradient(w);
+    co_return has.data<float>() == at;
+  }
   Task<void> backward_empty() { co_await autograd::context_backward(Tensor()); }
   Task<std::string> blocking() {
     std::string text;
@@ -45,7 +54,7 @@ struct Server : Actor {
   Tensor w, loss;
   static constexpr auto remote =
       methods<&Server::forward, &Server::gradient, &Server::live, &Server::keep_loss, &Server::backward,
-              &Server::backward_of, &Server::backward_empty, &Server::blocking>;
+              &Server::backward_of, &Server::backward_empty, &Server::blocking, &Server::gives_gradient>;
 };
 
 // Makes its own contexts: one per step, kept open until `close`.
@@ -248,4 +257,14 @@ TEST_CASE("a method that trains its actor is told that the caller's grad mode ca
   CHECK_THAT(error_of([&] { here.local([](Learner& l) { return l.learn(); }).get(); }).what(),
              Catch::Contains("in a function that local() runs"));
   CHECK(here.local([](Learner& l) { return l.learn_anyway(); }).get() == 32);
+}
+
+TEST_CASE("a context takes over a gradient that nobody else has, and copies others") {
+  auto cluster = Cluster::in_process(2, hosting<Server>());
+  auto server = cluster->spawn<Server>("w1", 3.0);
+  for (const bool keeps : {false, true}) {
+    autograd::Context context(*cluster);
+    CHECK(server.call<&Server::gives_gradient>(keeps).get() != keeps);
+    CHECK(server.call<&Server::gradient>().get().item() == 2);
+  }
 }

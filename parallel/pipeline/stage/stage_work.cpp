@@ -442,7 +442,7 @@ Task<void> reduce(Step step, CommitOrder order) {
       leaves.push_back(sums.leaves[i]), grads.push_back(std::move(sums.grads[i]));
   const auto reducing = step.reduction->end();
   co_await reducing;
-  if (!leaves.empty()) co_await autograd::context_backward(leaves, grads);
+  if (!leaves.empty()) co_await autograd::context_backward(leaves, std::move(grads));
 }
 
 Task<void> commit(Actor& actor, CommitOrder order) {
@@ -456,7 +456,8 @@ Task<void> commit(Actor& actor, CommitOrder order) {
     const auto reducing = reduce(std::move(taken), std::move(order));
     co_return co_await reducing;
   }
-  if (!taken.sums.leaves.empty()) co_await autograd::context_backward(taken.sums.leaves, taken.sums.grads);
+  if (!taken.sums.leaves.empty())
+    co_await autograd::context_backward(taken.sums.leaves, std::move(taken.sums.grads));
 }
 
 void drop(const WorkId& id) { end(id, false); }
