@@ -16,6 +16,11 @@ def megabits(rate):
     return float(number) * (1000 if unit == "g" else 1)
 
 
+def burst(rate):
+    """Bytes that a link lets go at once: what it carries in 2 ms, within what a packet is and what keeps a processor fed."""
+    return int(min(max(megabits(rate) * 1e6 / 8 * 2e-3, 32 << 10), 256 << 10))
+
+
 class Hosts:
     """with Hosts(2, "1gbit") as hosts: ... Host n has the address 10.79.0.(n + 1), by its device `out`. With a delay, in ms one way, or losses, in percent of
     packets, the program slow_links of `bin_dir` carries them; else veth and tbf."""
@@ -61,7 +66,7 @@ class Hosts:
             call("ip", "link", "add", "out", "netns", name, "type", "veth", "peer", "name", f"to{host}", "netns", self.switch)
             call("ip", "-n", self.switch, "link", "set", f"to{host}", "master", "bridge", "up")
             self.address(host)
-            call("tc", "-n", name, "qdisc", "add", "dev", "out", "root", "tbf", "rate", self.rate, "burst", "256kb", "latency", "50ms")
+            call("tc", "-n", name, "qdisc", "add", "dev", "out", "root", "tbf", "rate", self.rate, "burst", str(burst(self.rate)), "latency", "50ms")
 
     def address(self, host):
         call("ip", "-n", self.names[host], "address", "add", f"10.79.0.{host + 1}/24", "dev", "out")

@@ -16,26 +16,32 @@ namespace {
 
 using internal::parallel::MeasuredPlace;
 using internal::parallel::Measurer;
+using internal::parallel::WholePass;
 using Measurers = std::vector<RRef<Measurer>>;
 
 // Speeds that differ by less are taken as equal: that much comes and goes.
 constexpr double kAlike = 1.15;
 
 // Layers as a worker of speed 1 would take them, by the fastest worker: what holds others up now and then is
-// in their pace.
+// in their pace. One by one they find in caches what a pass through all of them does not.
 std::vector<LayerCost> at_speed_one(const std::vector<std::vector<LayerCost>>& all,
+                                    const std::vector<WholePass>& passes, double rows,
                                     std::vector<WorkerCost>& workers) {
   double mean = 0;
   const auto [least, most] = std::ranges::minmax_element(workers, {}, &WorkerCost::pace);
   const bool alike = most->pace < kAlike * least->pace;
   for (const WorkerCost& w : workers) mean += w.pace / static_cast<double>(workers.size());
   for (WorkerCost& w : workers) w.speed = w.pace > 0 && !alike ? mean / w.pace : 1;
-  const auto fastest = std::ranges::max_element(workers, {}, &WorkerCost::speed);
-  std::vector<LayerCost> layers = all[static_cast<size_t>(fastest - workers.begin())];
+  const auto fastest =
+      static_cast<size_t>(std::ranges::max_element(workers, {}, &WorkerCost::speed) - workers.begin());
+  std::vector<LayerCost> layers = all[fastest];
+  double one_by_one = 0;
+  for (size_t i = 0; i < static_cast<size_t>(passes[fastest].layers); ++i) one_by_one += layers[i].time(rows);
+  const double together = one_by_one > 0 ? std::max(1.0, passes[fastest].seconds / one_by_one) : 1,
+               times = workers[fastest].speed * together;
   for (LayerCost& l : layers) {
-    l.adding *= fastest->speed;
-    for (RowTime* t : {&l.forward, &l.input, &l.weight, &l.backward})
-      t->fixed *= fastest->speed, t->per_row *= fastest->speed;
+    l.adding *= times;
+    for (RowTime* t : {&l.forward, &l.input, &l.weight, &l.backward}) t->fixed *= times, t->per_row *= times;
   }
   return layers;
 }
@@ -99,12 +105,15 @@ ModelProfile measure(const Here& here, const Value& model, const Tensor& sample,
   out.batch = sample.size(0);
   const std::vector<std::vector<LayerCost>> timed = all(timing).get();
   const auto rows = static_cast<double>(out.batch);
-  std::vector<Future<double>> pacing;
+  std::vector<Future<WholePass>> passing;
   for (const auto& m : measurers)
-    pacing.push_back(m.with_timeout(options.timeout).call<&Measurer::pace>(model, rows_there, device));
-  const std::vector<double> paces = all(pacing).get();
-  for (size_t w = 0; w < paces.size(); ++w) out.workers[w].pace = paces[w];
-  out.layers = at_speed_one(timed, out.workers);
+    passing.push_back(m.with_timeout(options.timeout).call<&Measurer::whole_pass>(model, rows_there, device));
+  const std::vector<WholePass> passes = all(passing).get();
+  for (size_t w = 0; w < passes.size(); ++w) {
+    out.workers[w].pace = passes[w].seconds, out.state = passes[w].state;
+    out.optimizer += passes[w].optimizer / static_cast<double>(passes.size());
+  }
+  out.layers = at_speed_one(timed, passes, rows, out.workers);
   for (size_t i = 0; i < alone.size(); ++i) {
     out.layers[i].saved = alone[i].saved, out.layers[i].working = alone[i].working;
     out.layers[i].saved_divided = alone[i].saved_divided;
@@ -112,10 +121,6 @@ ModelProfile measure(const Here& here, const Value& model, const Tensor& sample,
         std::clamp(alone[i].time(rows) / std::max(timed[0][i].time(rows), 1e-12), 1e-3, 1.0);
   }
   for (const LayerCost& l : out.layers) out.cuts_layers = out.cuts_layers || l.sums > 0;
-  std::vector<Future<std::pair<double, double>>> stepping;
-  for (const auto& m : measurers) stepping.push_back(m.call<&Measurer::optimizer>(device, options.repeats));
-  for (const auto& [seconds, state] : all(stepping).get())
-    out.optimizer += seconds / static_cast<double>(measurers.size()), out.state = state;
   const std::vector<MeasuredPlace> places = places_of(measurers, out);
   measure_links(measurers, places, out.workers, out, options, device);
   if (measurers.size() > 1) {

@@ -13,11 +13,12 @@ struct MeasureOptions {
 };
 
 /// Makes the model's layers on all workers and times them there at once, so that what they share counts: each
-/// layer forward, and both parts of its backward pass, at the sample's rows and at a quarter of them; a step
-/// of Adam; messages and sums between workers. The first worker alone tells how many bytes layers leave. All
-/// of it on the sample's device, of that number on each worker, and by its clock (a GPU's events); sums are
-/// those of CPUs, and bytes that a layer needs while it runs are counted there alone. A loss is not measured.
-/// Nothing stays behind. Waits.
+/// layer forward, and both parts of its backward pass, at the sample's rows and at a quarter of them, the
+/// last one with a cross-entropy of what it gives; passes through all that a worker holds, with steps of
+/// Adam; messages and sums between workers. The first worker alone tells how many bytes layers leave. All of
+/// it on the sample's device, of that number on each worker, and by its clock (a GPU's events); sums are
+/// those of CPUs, and bytes that a layer needs while it runs are counted there alone. Nothing stays behind.
+/// Waits.
 ///
 ///   const auto model = ValueList{nn::spec_of("linear", {784, 128}), "relu"};
 ///   const auto profile = parallel::measure(cluster.here(), model, randn({32, 784}));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "actors/cell/actor_cell.h"
 #include "actors/worker/worker.h"
@@ -10,12 +11,11 @@
 #include "core/base/clock.h"
 #include "core/base/process_facts.h"
 #include "core/base/thread.h"
-#include "core/memory/backend.h"
 #include "core/memory/cpu_allocator.h"
 #include "core/tensor/creation.h"
-#include "nn/linear.h"
 #include "nn/make.h"
-#include "optim/adam.h"
+#include "ops/loss.h"
+#include "ops/reduce.h"
 #include "parallel/measure/timed_layer.h"
 #include "rref/here.h"
 
@@ -26,11 +26,10 @@ using troupe::parallel::LayerCost;
 using troupe::parallel::LinkCost;
 using troupe::parallel::RowTime;
 
-constexpr int64_t kFewRows = 4;          // a part of the sample's
-constexpr int64_t kLinkBytes = 4 << 20;  // of a message of many bytes
-constexpr int64_t kOptimized = 2048;     // wide: no cache holds parameters, gradients and state
-constexpr double kPaceSeconds = 0.5;     // some turns of whoever limits a process's time
-constexpr int64_t kNormsOfALayer = 3;    // what ranks do not divide takes as long as so many norms
+constexpr int64_t kFewRows = 4;                                   // a part of the sample's
+constexpr int64_t kLinkBytes = 4 << 20;                           // of a message of many bytes
+constexpr Duration kBetweenCalls = std::chrono::milliseconds(1);  // who is called sleeps by then
+constexpr int64_t kNormsOfALayer = 3;  // what ranks do not divide takes as long as so many norms
 
 double seconds_since(TimePoint start) {
   return std::chrono::duration<double>(Clock::system().now() - start).count();
@@ -109,6 +108,30 @@ LayerCost measured(const Value& value, Tensor& few, Tensor& many, int64_t repeat
   return cost;
 }
 
+// Cross-entropies of what a model gives, with some word as the target of each position.
+class Loss final : public nn::Layer {
+ public:
+  Tensor forward(const Tensor& x) override {
+    const Tensor words = x.flatten(0, -2);
+    return ops::cross_entropy(words, zeros({words.size(0)}, {int64, x.device()}));
+  }
+};
+
+void add(RowTime& sum, RowTime more) { sum.fixed += more.fixed, sum.per_row += more.per_row; }
+
+// The loss of a program is not known. For those of numbers a row, which take next to nothing, it stays out.
+void add_loss(LayerCost& last, const Tensor& few, const Tensor& many, int64_t repeats) {
+  if (!is_floating(many.dtype()) || many.dim() < 2 || many.size(-1) < 2) return;
+  Loss loss;
+  const TimedLayer a = time_layer(loss, few, repeats), b = time_layer(loss, many, repeats);
+  const auto few_rows = static_cast<double>(few.size(0)), many_rows = static_cast<double>(many.size(0));
+  const auto through = [&](double TimedLayer::* part) { return line(a.*part, b.*part, few_rows, many_rows); };
+  add(last.forward, through(&TimedLayer::forward));
+  add(last.input, through(&TimedLayer::input));
+  add(last.backward, through(&TimedLayer::backward));
+  last.saved += through(&TimedLayer::saved).per_row;
+}
+
 ValueList layers_of(const Value& model) {
   const auto* map = model.get_if<ValueMap>();
   const auto at = map ? map->find("layers") : ValueMap::const_iterator();
@@ -138,50 +161,24 @@ std::vector<LayerCost> Measurer::layers(Value model, Tensor sample, std::string 
   Tensor many = sample, few = sample.slice(0, 0, std::max<int64_t>(1, sample.size(0) / kFewRows)).clone();
   std::vector<LayerCost> costs;
   for (const Value& layer : layers) costs.push_back(measured(layer, few, many, repeats));
+  add_loss(costs.back(), few, many, repeats);
   return costs;
 }
 
-double Measurer::pace(Value model, Tensor sample, std::string device) {
-  sample = sample.to(Device(device));
-  std::vector<std::shared_ptr<nn::Layer>> layers;
-  for (const Value& layer : layers_of(model))
-    layers.push_back(nn::make(layer)), layers.back()->to(sample.device());
-  const auto pass = [&] {
-    Tensor x = sample;
-    for (const auto& layer : layers) x = time_layer(*layer, x, Backward::whole).y;
-  };
-  pass();
-  int64_t passes = 0;
-  const TimePoint start = Clock::system().now();
-  for (; seconds_since(start) < kPaceSeconds; ++passes) pass();
-  return seconds_since(start) / static_cast<double>(passes);
-}
-
-std::pair<double, double> Measurer::optimizer(std::string device, int64_t repeats) {
-  nn::Linear layer(kOptimized, kOptimized);
-  layer.to(Device(device));
-  const double bytes = bytes_of(layer);
-  optim::Adam adam(layer.parameters(), {});
-  Tensors grads;
-  for (const Tensor& p : layer.parameters()) grads.push_back(ones_like(p));
-  adam.step(grads);
-  std::vector<double> took;
-  const auto watch = backend_of(Device(device)).clock(Device(device));
-  for (int64_t k = 0; k < repeats; ++k) {
-    (void)watch->lap();
-    adam.step(grads);
-    took.push_back(watch->lap());
-  }
-  double state = 0;
-  for (const auto& [name, t] : adam.state())
-    if (t.dim() > 0) state += static_cast<double>(t.nbytes());
-  return {middle(took) / bytes, state / bytes};
+WholePass Measurer::whole_pass(Value model, Tensor sample, std::string device) {
+  return time_whole_pass(layers_of(model), sample.to(Device(device)));
 }
 
 Task<LinkCost> Measurer::link(RRef<Measurer> other, std::string device, int64_t repeats) {
+  // In a step others compute between calls, and whoever waited for them sleeps.
+  const auto computes = [&](const Tensor& x) {
+    for (const TimePoint from = Clock::system().now(); Clock::system().now() - from < kBetweenCalls;)
+      (void)ops::sum(x);
+  };
   const auto round = [&](const Tensor& x, int64_t times) -> Task<double> {
     std::vector<double> took;
     for (int64_t k = 0; k < times + 2; ++k) {  // the first make connections
+      computes(x);
       const TimePoint start = Clock::system().now();
       const auto answer = other.call<&Measurer::take>(x);
       co_await answer;

@@ -8,6 +8,7 @@
 #include "collective/group.h"
 #include "nn/module.h"
 #include "parallel/measure/model_profile.h"
+#include "parallel/measure/whole_pass.h"
 #include "rref/rref.h"
 
 namespace troupe::internal::parallel {
@@ -26,22 +27,19 @@ class Measurer final : public Actor {
   /// small ones.
   double most_tensors();
   /// The layers of a model on a device ("cuda:0"), one after the other, on the sample, which has 2 rows at
-  /// least, and on a quarter of its rows.
+  /// least, and on a quarter of its rows; the last with a cross-entropy of what it gives.
   std::vector<troupe::parallel::LayerCost> layers(Value model, Tensor sample, std::string device,
                                                   int64_t repeats);
-  /// Seconds of a pass through the layers and back, one after the other for half a second: what holds the
-  /// worker up now and then counts.
-  double pace(Value model, Tensor sample, std::string device);
-  /// Seconds and bytes of state of Adam, for one byte of parameters.
-  std::pair<double, double> optimizer(std::string device, int64_t repeats);
+  /// What time_whole_pass() of the layers gives, on that device.
+  WholePass whole_pass(Value model, Tensor sample, std::string device);
   Task<troupe::parallel::LinkCost> link(RRef<Measurer> other, std::string device, int64_t repeats);
   int64_t take(Tensor x) { return x.numel(); }
   /// All members of the group call it at one time.
   Task<collective::Links> sums(Group group);
 
   static constexpr auto remote =
-      methods<&Measurer::place, &Measurer::most_tensors, &Measurer::layers, &Measurer::pace,
-              &Measurer::optimizer, &Measurer::link, &Measurer::take, &Measurer::sums>;
+      methods<&Measurer::place, &Measurer::most_tensors, &Measurer::layers, &Measurer::whole_pass,
+              &Measurer::link, &Measurer::take, &Measurer::sums>;
 };
 
 }  // namespace troupe::internal::parallel

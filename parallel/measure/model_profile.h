@@ -42,9 +42,10 @@ struct LayerCost {
 struct WorkerCost {
   std::string name, host;  ///< hosts of one machine, as network namespaces are, begin alike up to "/"
   double speed = 1;        ///< of layers, where the mean of all workers is 1
-  double pace = 0;         ///< seconds of a pass of the sample through all layers and back, beside all others
-  double memory = 0;       ///< bytes that it had before the model came
-  double tensors = 0;      ///< those of them that tensors had: a driver's data
+  double pace =
+      0;  ///< seconds of a pass of the sample through all layers (that it holds) and back, beside all others
+  double memory = 0;   ///< bytes that it had before the model came
+  double tensors = 0;  ///< those of them that tensors had: a driver's data
   bool operator==(const WorkerCost&) const = default;
 };
 

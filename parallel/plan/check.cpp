@@ -19,8 +19,9 @@ namespace troupe::parallel {
 namespace {
 
 using internal::parallel::Measurer;
+using internal::parallel::WholePass;
 
-constexpr int kBefore = 2, kTimed = 5;
+constexpr int kBefore = 5, kTimed = 5;
 constexpr double kSlower = 0.8;  // of the speed that the profile has
 
 std::string beside(double predicted, double measured, std::string (*text)(double)) {
@@ -125,11 +126,13 @@ PlanCheck check_plan(const Here& here, const ModelProfile& profile, const Planne
   check.predicted_memory = cost.memory - cost.before + profile.workers[cost.worker].tensors;
   check.busiest = workers.name(cost.worker);
   check.measured_memory = most_tensors().at(cost.worker);
-  std::vector<Future<double>> pacing;
+  std::vector<Future<WholePass>> passing;
   for (const auto& m : measurers)
-    pacing.push_back(m.with_timeout(std::chrono::minutes(10))
-                         .call<&Measurer::pace>(model, sample.to(cpu), sample.device().str()));
-  check.slower = slower_workers(profile, all(pacing).get(), layout);
+    passing.push_back(m.with_timeout(std::chrono::minutes(10))
+                          .call<&Measurer::whole_pass>(model, sample.to(cpu), sample.device().str()));
+  std::vector<double> paces;
+  for (const WholePass& pass : all(passing).get()) paces.push_back(pass.seconds);
+  check.slower = slower_workers(profile, paces, layout);
   return check;
 }
 

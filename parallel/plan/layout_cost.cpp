@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "core/base/error.h"
 #include "parallel/data/buckets.h"
@@ -122,17 +124,58 @@ class StepFormulas {
   const bool cuts_passes_;  // a schedule that puts off gradients of parameters
 };
 
-// Gradients of a step: those of the micro-batches before this one, and of `fresh` bytes of parameters that
-// its pass has reached. The formulas for what replicas divide are those of rank_bytes.cpp.
-double gradient_bytes(const CutModel& model, double parameters, double fresh) {
-  const PlannedLayout& layout = model.layout();
-  const double n = model.replicas();
-  const bool cuts = layout.dp > 1 && (layout.shard == Shard::gradients || layout.shard == Shard::all);
-  // They wait whole for their bucket, and travel as a copy; two buckets are on their way.
-  const double buckets = layout.dp > 1 ? std::min(fresh, 2 * static_cast<double>(BucketSizes().others)) : 0;
-  const double before = layout.micro_batches > 1 ? parameters / (cuts ? n : 1) : 0;
-  return before + (cuts ? fresh / n + 2 * buckets : fresh + buckets);
-}
+// Bytes of gradients while the last pass of a step goes back through a stage. What replicas divide is that of
+// rank_bytes.cpp.
+class ComingGradients {
+ public:
+  ComingGradients(const CutModel& model, size_t stage)
+      : parameters_(model.parameters(stage)),
+        replicas_(model.layout().dp > 1 ? model.replicas() : 1),
+        several_(model.layout().micro_batches > 1),
+        in_context_(several_ && replicas_ == 1 && model.layout().ranks() > 1),
+        shard_(replicas_ == 1 ? Shard::none : model.layout().shard),
+        cuts_(shard_ == Shard::gradients || shard_ == Shard::all),
+        by_parts_(shard_ == Shard::all && model.layout().reduce == Per::use),
+        copies_(cuts_ || (replicas_ > 1 && !model.between_hosts(stage))) {
+    // The passes before have brought theirs, to which this one adds its own.
+    if (several_) (by_parts_ ? pieces_ : whole_) = by_parts_ ? parameters_ / replicas_ : parameters_;
+  }
+  double there() const { return whole_ + pieces_ + sent_; }
+  /// The pass has come by so many bytes of parameters, `last`: by all. Gives the most that there is by then.
+  double come_by(double parameters, bool last) {
+    if (!several_ || by_parts_ || in_context_) whole_ += parameters;
+    bucket_ += parameters;
+    if (replicas_ == 1 || (bucket_ < limit_ && !last && !by_parts_)) return there();
+    // Two buckets are on their way. What is cut travels packed, and to others of a host as a copy.
+    sent_ += copies_ ? bucket_ : 0, on_the_way_.push_back(std::exchange(bucket_, 0));
+    if (cuts_ && !(by_parts_ && several_)) pieces_ += on_the_way_.back() / replicas_;
+    const double most = there();
+    limit_ = static_cast<double>(BucketSizes().others);
+    if (on_the_way_.size() < 2) return most;
+    if (cuts_) whole_ -= on_the_way_[0];
+    sent_ -= copies_ ? on_the_way_[0] : 0, on_the_way_.erase(on_the_way_.begin());
+    return most;
+  }
+  /// While the optimizer steps, and while parameters are gathered behind it.
+  double in_optimizer() const {
+    if (in_context_) return 3 * parameters_;  // of the passes before, of the last one, and of all
+    const double piece = parameters_ / replicas_;
+    if (shard_ == Shard::none) return parameters_;
+    if (shard_ == Shard::all) return piece;
+    return (cuts_ ? piece : parameters_) + piece + parameters_;
+  }
+
+ private:
+  const double parameters_, replicas_;
+  const bool several_;     // micro-batches
+  const bool in_context_;  // where ranks wait for each other, each pass has gradients of its own
+  const Shard shard_;
+  const bool cuts_, by_parts_;  // the second: they go to the replicas at each use
+  const bool copies_;
+  double whole_ = 0, pieces_ = 0, sent_ = 0, bucket_ = 0;
+  double limit_ = static_cast<double>(BucketSizes().first);
+  std::vector<double> on_the_way_;
+};
 
 LayoutCost memory_of_stage(const CutModel& model, int64_t replica, size_t s, int live) {
   const PlannedLayout& layout = model.layout();
@@ -148,20 +191,23 @@ LayoutCost memory_of_stage(const CutModel& model, int64_t replica, size_t s, int
     m.before = std::max(m.before, model.workers().before(model.worker(replica, s, t)));
   m.parameters = all ? p / n + (layout.gather == Per::step ? p : 2 * largest) : p;
   m.state = model.profile().state * (layout.shard == Shard::none ? p : p / n);
-  // Other micro-batches are alive, and this one goes back: layer for layer, what was saved goes, and
+  // While other micro-batches are alive, this one goes back: layer for layer, what was saved goes, and
   // gradients come.
   const double others = layout.checkpoint == Checkpoint::never ? (live - 1) * saved * rows : live * input;
-  double left = saved, fresh = 0;
+  double left = saved;
+  ComingGradients coming(model, s);
+  const auto note = [&](double gradients, double activations) {
+    if (gradients + activations <= m.gradient_bytes + m.activations) return;
+    m.gradient_bytes = gradients, m.activations = activations;
+  };
   for (size_t i = model.end(s); i-- > model.begin(s);) {
     const LayerCost& l = model.layer(i);
     const double part = model.part(l, l.saved_divided);
-    fresh += model.parameters_of(l);
-    const double gradients = gradient_bytes(model, p, fresh),
-                 activations = others + (left + l.working * part) * rows;
-    if (gradients + activations > m.gradient_bytes + m.activations)
-      m.gradient_bytes = gradients, m.activations = activations;
+    note(coming.there(), others + (left + l.working * part) * rows);
     left -= l.saved * part;
+    note(coming.come_by(model.parameters_of(l), i == model.begin(s)), others + std::max(0.0, left) * rows);
   }
+  note(coming.in_optimizer(), 0);
   m.memory = m.before + m.parameters + m.gradient_bytes + m.state + m.activations;
   return m;
 }

@@ -9,6 +9,7 @@
 #include "core/tensor/creation.h"
 #include "parallel/layout/layout.h"
 #include "parallel/measure/measure.h"
+#include "parallel/measure/whole_pass.h"
 #include "parallel/plan/check.h"
 #include "parallel/plan/plan.h"
 #include "tests/support/error_of.h"
@@ -208,19 +209,37 @@ TEST_CASE("the formulas of memory are those of what replicas divide") {
   CHECK(cost(p, l).state == Approx(2 * all));
   l.shard = Shard::state;
   CHECK(cost(p, l).state == Approx(2 * all / 4));
+  // When the optimizer has stepped: the sums, this one's piece, and what is gathered.
+  CHECK(cost(p, l).gradient_bytes == Approx(2 * all + all / 4));
+  l.shard = Shard::none;
   CHECK(cost(p, l).gradient_bytes == Approx(2 * all));  // and in buckets
+  l.micro_batches = 4;                                  // passes add to the sums of those before
+  CHECK(cost(p, l).gradient_bytes == Approx(2 * all));
   l.shard = Shard::gradients;
   CHECK(cost(p, l).gradient_bytes == Approx(2 * all + all / 4));
+  l.micro_batches = 1;
+  CHECK(cost(p, l).gradient_bytes == Approx(2 * all + all / 4));
+  l.shard = Shard::none;  // between hosts whole sums need no copy
+  CHECK(cost(uniform(8, 4, 2), l).gradient_bytes == Approx(all));
   l.shard = Shard::all;
   CHECK(cost(p, l).parameters == Approx(all / 4 + 8 * kMiB));
   // Micro-batches that are alive, and their inputs alone where stages compute them again.
   PlannedLayout pipe = layout_of(1, 4, 1, 8, {2, 4, 6});
-  CHECK(cost(p, pipe).activations == Approx(7 * 4096 * 4));
+  CHECK(cost(p, pipe).activations == Approx(8 * 4096 * 4));
+  CHECK(cost(p, pipe).gradient_bytes == Approx(all / 4));
   pipe.schedule = "gpipe";
-  CHECK(cost(p, pipe).activations == Approx(15 * 4096 * 4));
+  CHECK(cost(p, pipe).activations == Approx(16 * 4096 * 4));
   pipe.checkpoint = Checkpoint::always;
-  CHECK(cost(p, pipe).activations == Approx(8 * 2048 * 4 + 4096 * 4));
+  CHECK(cost(p, pipe).activations == Approx(8 * 2048 * 4 + 2 * 4096 * 4));
   CHECK(cost(p, pipe).compute == Approx(6e-3 * 4 / 3));
+}
+
+TEST_CASE("ranks that wait for each other keep the gradients of the last pass by themselves") {
+  const ModelProfile p = with_heads(uniform(8, 2), 8);
+  const PlannedLayout once = layout_of(1, 1, 2, 1), twice = layout_of(1, 1, 2, 2);
+  const double own = cost(p, once).parameters;
+  CHECK(cost(p, once).gradient_bytes == Approx(own));
+  CHECK(cost(p, twice).gradient_bytes == Approx(3 * own));  // with the sum of both, for the optimizer
 }
 
 TEST_CASE("a plan takes what costs least, says what binds, and why not the others") {
@@ -350,6 +369,21 @@ TEST_CASE("layers are measured on the workers of a cluster") {
   CHECK(refused(ValueList(), ones({4, 4})).find("the model has no layers") != std::string::npos);
   CHECK(refused(Value("linaer"), ones({4, 4})).find("linear") != std::string::npos);
   CHECK(refused(model, ones({4, 65})).find("65") != std::string::npos);
+}
+
+TEST_CASE("a whole pass is of as many layers as a worker holds") {
+  using internal::parallel::time_whole_pass;
+  const ValueList layers{nn::spec_of("linear", {int64_t{64}, int64_t{64}}), Value("relu"),
+                         nn::spec_of("linear", {int64_t{64}, int64_t{512}})};
+  const auto all = time_whole_pass(layers, ones({32, 64}));
+  CHECK(all.layers == 3);
+  CHECK(all.seconds > 0);
+  CHECK(all.optimizer > 0);
+  CHECK(all.state == Approx(2));
+  CHECK(time_whole_pass(layers, ones({32, 64}), 1000).layers == 1);
+  const auto none = time_whole_pass({Value("relu")}, ones({32, 64}));
+  CHECK(none.optimizer == 0);
+  CHECK(none.state == 0);
 }
 
 TEST_CASE("numbers of bytes are read as people write them") {
