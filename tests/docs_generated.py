@@ -25,7 +25,7 @@ def command_page():
     text = ["# Commands", "", "What each command says under `--help`; written by `./dev docs`. [Launch](../howto/launch.md) shows `troupe run` at work, [the shell](../tutorial/shell.md) `troupe repl`.", ""]
     for title, command in (("troupe", [troupe, "--help"]), ("troupe run", [troupe, "run", "--help"]), ("troupe join", [troupe, "join", "--help"]), ("troupe repl", [troupe, "repl", "--help"]),
                            *((f"troupe data {verb}", [troupe, "data", verb, "--help"]) for verb in ("tokenize", "count", "head")),
-                           ("troupe ways", [troupe, "ways", "--help"]),
+                           *((f"troupe {verb}", [troupe, verb, "--help"]) for verb in ("plan", "ways")),
                            *((f"troupe {verb}", [troupe, verb, "--help"]) for verb in ("ps", "top", "waits", "logs", "trace", "metrics", "dashboard")),
                            ("./dev", ["./dev", "help"])):
         text += [f"## {title}", "", "```none", said(*command).rstrip(), "```", ""]

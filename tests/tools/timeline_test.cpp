@@ -59,7 +59,7 @@ TEST_CASE("a timeline has a box for each action, which lie side by side") {
     for (auto at = std::sregex_iterator(svg.begin(), svg.end(), box); at != std::sregex_iterator(); ++at) {
       const double x = std::stod((*at)[1]), y = std::stod((*at)[2]), w = std::stod((*at)[3]);
       CHECK(x >= 44);
-      CHECK(x + w <= 960 - 100);
+      CHECK(x + w <= 960 - 116);
       rows[y].emplace_back(x, x + w);
     }
     CHECK(rows.size() == size_t(report.workers));
@@ -68,6 +68,32 @@ TEST_CASE("a timeline has a box for each action, which lie side by side") {
       for (size_t i = 1; i < boxes.size(); ++i) CHECK(boxes[i].first >= boxes[i - 1].second - 0.02);
     }
     CHECK(svg.find(report.schedule) != std::string::npos);
+  }
+}
+
+TEST_CASE("the axis of a timeline has the unit of its step") {
+  const StepReport report = report_of(gpipe(2, 2));
+  const auto lasting = [&](double seconds) {
+    StepReport other = report;
+    const double times = seconds / report.duration;
+    other.duration = seconds;
+    for (auto& e : other.events) e.begin *= times, e.end *= times;
+    return tools::render_timeline(other);
+  };
+  // Boxes lie where they lay, whatever the unit.
+  const std::regex box("<rect x=\"([0-9.]+)\" y=\"([0-9.]+)\" width=\"([0-9.]+)\" height=\"26");
+  const auto boxes = [&](const std::string& svg) {
+    std::vector<std::string> all;
+    for (std::sregex_iterator at(svg.begin(), svg.end(), box), end; at != end; ++at) all.push_back(at->str());
+    return all;
+  };
+  const auto first = boxes(lasting(20));
+  CHECK(first.size() == report.events.size());
+  for (const auto& [seconds, unit] :
+       {std::pair{20.0, ">seconds<"}, {0.05, ">milliseconds<"}, {5e-5, ">microseconds<"}}) {
+    const std::string svg = lasting(seconds);
+    CHECK(svg.find(unit) != std::string::npos);
+    CHECK(boxes(svg) == first);
   }
 }
 

@@ -31,13 +31,26 @@ const char* color(Work work) {
   return kColors[0];
 }
 
-std::string summary(const StepReport& r) {
-  return fmt::format("{}: {} workers, {} micro-batches; idle {:.1f} %, waiting for messages {:.1f} %",
-                     r.schedule, r.workers, r.micro_batches, 100 * r.bubble(),
-                     100 * r.exposed_communication());
+std::string counts(const StepReport& r) {
+  return fmt::format("{} worker{}, {} micro-batch{}; idle {:.1f} %, waiting for messages {:.1f} %", r.workers,
+                     r.workers == 1 ? "" : "s", r.micro_batches, r.micro_batches == 1 ? "" : "es",
+                     100 * r.bubble(), 100 * r.exposed_communication());
+}
+std::string summary(const StepReport& r) { return r.schedule + ": " + counts(r); }
+
+// The axis of a step of so many seconds.
+struct Unit {
+  double per_second;
+  const char* name;
+};
+Unit unit_of(double seconds) {
+  if (seconds >= 10) return {1, "seconds"};
+  return seconds >= 1e-3 ? Unit{1e3, "milliseconds"} : Unit{1e6, "microseconds"};
 }
 
-constexpr double kRow = 34, kBox = 26, kTop = 74, kLeft = 44, kRight = 104;
+constexpr double kRow = 34, kBox = 26, kTop = 74, kLeft = 44, kRight = 120;
+constexpr double kTitleChar = 10;  // wide, on average
+constexpr double kEdged = 4;       // narrower boxes would be all edge
 
 void legend(Svg& svg, const StepReport& report) {
   double x = 16;
@@ -61,18 +74,23 @@ std::string render_timeline(const StepReport& report, int width) {
   const double bottom = kTop + kRow * report.workers;
   Svg svg;
   svg.head(width, static_cast<int>(bottom + 54), summary(report));
-  svg.label(16, 29, "start", "title", summary(report));
+  const std::string title = summary(report);
+  const bool fits = 32 + static_cast<double>(title.size()) * kTitleChar <= width;
+  svg.label(16, 29, "start", "title", fits ? title : report.schedule);
+  if (!fits) svg.label(width - 16, 56, "end", "quiet", counts(report));
   legend(svg, report);
-  const double all = std::max(report.duration, 1e-9) * 1e3;  // milliseconds
+  const Unit unit = unit_of(report.duration);
+  const double all = std::max(report.duration, 1e-9) * unit.per_second;
   const double from = kLeft, to = std::max(width - kRight, kLeft + 20);
-  const auto place = [&](double seconds) { return from + seconds * 1e3 / all * (to - from); };
+  const auto place = [&](double seconds) { return from + seconds * unit.per_second / all * (to - from); };
   const auto ticks = nice_ticks(0, all, std::clamp(static_cast<int>((to - from) / 90), 2, 10));
   for (const double t : ticks) {
     if (t > all * (1 + 1e-9)) continue;
-    svg.rule("grid", place(t * 1e-3), kTop - 4, place(t * 1e-3), bottom + 4);
-    svg.label(place(t * 1e-3), bottom + 20, "middle", "quiet", tick_label(t, ticks[1] - ticks[0]));
+    const double x = place(t / unit.per_second);
+    svg.rule("grid", x, kTop - 4, x, bottom + 4);
+    svg.label(x, bottom + 20, "middle", "quiet", tick_label(t, ticks[1] - ticks[0]));
   }
-  svg.label((from + to) / 2, bottom + 42, "middle", "", "milliseconds");
+  svg.label((from + to) / 2, bottom + 42, "middle", "", unit.name);
   for (int w = 0; w < report.workers; ++w) {
     const double y = kTop + kRow * w;
     svg.label(from - 8, y + kBox / 2 + 4, "end", "", fmt::format("w{}", w));
@@ -84,9 +102,10 @@ std::string render_timeline(const StepReport& report, int width) {
     svg.text += fmt::format(
         "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.0f}\" rx=\"2\" fill=\"{}\" "
         "stroke=\"#16191f\" "
-        "stroke-width=\"0.4\" fill-opacity=\"{:.2f}\"><title>{} of stage {}: {:.3f} ms</title></rect>\n",
-        x, y, wide, kBox, color(e.action.work), std::max(0.45, 0.8 + 0.2 * std::min(e.action.chunk, 1)),
-        e.action.str(), e.stage, (e.end - e.begin) * 1e3);
+        "stroke-width=\"{}\" fill-opacity=\"{:.2f}\"><title>{} of stage {}: {:.3f} ms</title></rect>\n",
+        x, y, wide, kBox, color(e.action.work), wide > kEdged ? 0.4 : 0,
+        std::max(0.45, 0.8 + 0.2 * std::min(e.action.chunk, 1)), e.action.str(), e.stage,
+        (e.end - e.begin) * 1e3);
     const std::string number = std::to_string(e.action.micro_batch);
     if (wide > static_cast<double>(number.size()) * kCharWidth + 2)
       svg.text += fmt::format(

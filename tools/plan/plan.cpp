@@ -24,7 +24,7 @@ parallel::StepReport report_of(const parallel::LayoutPlan& plan) {
   const auto policy = parallel::make_policy(layout.schedule, static_cast<int>(layout.pp),
                                             static_cast<int>(layout.micro_batches));
   parallel::StepReport report;
-  report.schedule = parallel::name_of(policy) + ", as planned";
+  report.schedule = layout.str() + ", as planned";
   report.workers = parallel::workers_of(policy), report.micro_batches = parallel::micro_batches_of(policy);
   report.map = parallel::map_of(policy);
   report.duration = plan.step.makespan;
