@@ -1,6 +1,7 @@
 // Parameters that several stages share: by being one actor, or by ties between copies.
 #include "parallel/pipeline/tied_parameters.h"
 
+#include "parallel/pipeline/pipelines.h"
 #include "tests/parallel/stages.h"
 
 using namespace troupe;
@@ -18,6 +19,17 @@ struct Ends : nn::ModuleActor<nn::Embedding> {
   Tensor head(Tensor x) { return matmul(x, transpose(net.weight, 0, 1)); }
   Tensor loss(Tensor logits, Tensor ids) { return cross_entropy(logits, ids); }
   static constexpr auto remote = methods<&Ends::embed, &Ends::head, &Ends::loss>;
+};
+
+// Both ends of a model of two stages.
+struct TiedEnds : nn::ModuleActor<nn::Embedding> {
+  explicit TiedEnds(const Mesh& mesh) : ModuleActor(8, kWidth), is_first(mesh.coordinate("pp") == 0) {
+    net.load_state_dict({{"weight", wave({8, kWidth}, is_first ? 0 : 5)}});
+  }
+  Tensor forward(Tensor x) { return is_first ? net(x) : matmul(x, transpose(net.weight, 0, 1)); }
+  Tensor loss(Tensor logits, Tensor ids) { return cross_entropy(logits, ids); }
+  static constexpr auto remote = methods<&TiedEnds::forward, &TiedEnds::loss>;
+  const bool is_first;
 };
 
 // The same with a parameter that has no name.
@@ -117,6 +129,33 @@ TEST_CASE("tied parameters of different actors have the sum of their gradients, 
       }
       nothing_left(*cluster);
     }
+}
+
+TEST_CASE("norms count a tied parameter once, whatever replicas of its stages divide") {
+  const Tensor ids = tensor(kIds), next = tensor(kNext);
+  for (const Shard shard : {Shard::none, Shard::state, Shard::gradients}) {
+    INFO("shard " << word(shard));
+    const auto cluster = Cluster::in_process(4, hosting<TiedEnds>());
+    const auto model = spawn<TiedEnds>(cluster->here(), Mesh(*cluster, {{"dp", 2}, {"pp", 2}}));
+    Pipelines pipelines(cluster->here(), model,
+                        {.micro_batches = 2, .tied = {{{0, "weight"}, {1, "weight"}}}, .shard = shard});
+    optim::Distributed<optim::Adam> remote(model, {.lr = 0.05});
+    nn::Embedding ends(8, kWidth);
+    ends.load_state_dict({{"weight", wave({8, kWidth}, 0)}});
+    optim::Adam local(ends.parameters(), {.lr = 0.05});
+    for (int step = 0; step < 3; ++step) {
+      INFO("step " << step);
+      autograd::Context context(*cluster);
+      (void)pipelines.step(Value(ids), Value(next));
+      const double norm = remote.clip_grad_norm(context, 0.5);
+      remote.step(context);
+      local.zero_grad();
+      autograd::backward(cross_entropy(matmul(ends(ids), transpose(ends.weight, 0, 1)), next));
+      CHECK(norm == Approx(optim::clip_grad_norm_(ends.parameters(), 0.5)).epsilon(1e-4));
+      local.step();
+      CHECK(difference(value(model.actors()[3]), ends.weight.detach(), 1e-3, 1e-4) == "");
+    }
+  }
 }
 
 TEST_CASE("a parameter without a name is tied by its number") {

@@ -73,8 +73,16 @@ void ModelPart::leave_out_of_norms(const std::string& reason, Tensors parameters
   left_out_[reason] = std::move(parameters);
 }
 
-bool ModelPart::is_left_out(const Tensor& parameter) const {
-  return std::ranges::any_of(left_out_, [&](const auto& of) { return is_among(of.second, parameter); });
+bool ModelPart::is_left_out(const Tensor& updated) const {
+  const auto names = [&](const Tensor& t) {
+    return std::ranges::any_of(left_out_, [&](const auto& of) { return is_among(of.second, t); });
+  };
+  if (std::ranges::all_of(left_out_, [](const auto& of) { return of.second.empty(); })) return false;
+  if (names(updated)) return true;
+  for (const auto& some : pieces())
+    for (const auto& p : some->pieces())
+      if (p.piece.defined() && p.piece.is_same(updated)) return p.whole.defined() && names(p.whole);
+  return false;
 }
 
 const char* ModelPart::piece_word(const Tensor& tensor) {

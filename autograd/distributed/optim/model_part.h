@@ -75,8 +75,8 @@ class ModelPart {
   /// that were left out for the same reason.
   void leave_out_of_norms(const std::string& reason, Tensors parameters);
 
-  /// Whether norms leave out its gradient.
-  bool is_left_out(const Tensor& parameter) const;
+  /// Whether norms leave out the gradient of a parameter, or of a piece of one.
+  bool is_left_out(const Tensor& updated) const;
   /// Takes what other ranks count out of `counted`; what is to be compared.
   std::vector<CopySizes> count_once(const Tensors& parameters, const std::vector<std::string>& names,
                                     Sizes& counted) const;
