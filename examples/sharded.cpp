@@ -178,6 +178,9 @@ int main(int argc, char** argv) {
         .words = vocabulary.size(), .width = width, .experts = experts, .balance = balance, .way = way};
     if (experts && !(plans.measure + plans.check).empty())
       throw_invalid("[sharded] --measure and --check are about models without experts: leave out --experts");
+    if (!plans.check.empty() && layout.has("workers"))
+      throw_invalid(
+          "[sharded] --check is about all workers in their order: leave out \"workers\" of the layout");
     if (!plans.measure.empty())
       return measure(cluster.here(), sizes, datasets::random_windows(ids, kContext, batch, random).x,
                      plans.measure);
@@ -197,10 +200,11 @@ int main(int argc, char** argv) {
         (void)pipelines.step(Value(x), Value(y));
         optimizer.step(gradients);
       };
+      const Tensor x = datasets::random_windows(ids, kContext, batch, random).x;
       const auto checked = parallel::check_plan(
-          cluster.here(), parallel::read_profile(plans.check),
+          cluster.here(), parallel::read_profile_of(layers_of(sizes), x, plans.check),
           parallel::planned(mesh.dims(), options, cuts.empty() ? even_cuts(mesh.size("pp")) : cuts, batch),
-          layers_of(sizes), datasets::random_windows(ids, kContext, batch, random).x, step);
+          layers_of(sizes), x, step);
       std::printf("%s", checked.str().c_str());
       return;
     }

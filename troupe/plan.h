@@ -3,3 +3,4 @@
 #include "parallel/measure/measure.h"
 #include "parallel/plan/check.h"
 #include "parallel/plan/plan.h"
+#include "parallel/plan/read_profile_of.h"

@@ -185,11 +185,15 @@ Mesh Layout::mesh(const Here& here, const std::set<std::string>& always) {
   return checked(quoted("workers"), [&] { return Mesh(here.table().worker(), dims, places); });
 }
 
-Group Layout::replicas_on(const Here& here) {
+void Layout::check_dims(const std::vector<std::string>& known) {
   for (const MeshDim& d : dims())
-    if (d.name != "dp" && d.size > 1)
-      fail(fmt::format("\"mesh\" has {} {}, and this program has replicas of whole models: \"dp\" alone",
-                       d.name, d.size));
+    if (d.size > 1 && std::ranges::find(known, d.name) == known.end())
+      fail(fmt::format("\"mesh\" has {} {}, and this program cuts its model along {} alone", d.name, d.size,
+                       names_in(known)));
+}
+
+Group Layout::replicas_on(const Here& here) {
+  check_dims({"dp"});
   return mesh(here).all();
 }
 
@@ -322,6 +326,10 @@ Layout parse_layout(std::string_view json, const std::string& name) {
   Value root = datasets::read_json(json, what);
   auto* keys = root.get_if<ValueMap>();
   if (!keys) throw_invalid(what + "expected an object, got " + shown(root));
+  const auto* format = keys->contains("format") ? keys->at("format").get_if<std::string>() : nullptr;
+  if (format && format->starts_with("troupe model profile"))
+    throw_invalid(what + "this is a profile of a model, of which `troupe plan` makes a layout: troupe plan " +
+                  name + " --layout plan.json");
   return {name, std::move(*keys)};
 }
 

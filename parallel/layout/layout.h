@@ -45,6 +45,8 @@ class Layout {
   /// `name`: of the file, for errors. `invalid` for keys that there are not.
   Layout(std::string name, ValueMap keys);
 
+  /// Whether the file has that key, which is not read by this.
+  bool has(const std::string& key) const { return keys_.contains(key); }
   /// "mesh", which may also be text, "dp=2,pp=2", and "workers". `invalid` unless it fits them. `always`: of
   /// "ep" and "cp", those that the mesh has, of size 1, where the file does not name them.
   Mesh mesh(const Here& here, const std::set<std::string>& always = {});
@@ -52,6 +54,8 @@ class Layout {
   std::vector<MeshDim> dims(const std::set<std::string>& always = {});
   /// "workers", one for each point of that mesh; empty: it names none.
   std::vector<std::string> workers(const std::vector<MeshDim>& dims);
+  /// `invalid` for a mesh that is larger than 1 along others, of which the program knows nothing.
+  void check_dims(const std::vector<std::string>& known);
   /// Of Pipelines on that mesh: all that is not of a single pipeline.
   PipelineOptions pipelines(const Mesh& mesh, PipelineOptions otherwise = {});
   PipelineOptions pipelines(const std::vector<MeshDim>& dims, PipelineOptions otherwise = {});

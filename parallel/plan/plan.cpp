@@ -77,8 +77,8 @@ class Search {
           "and give both profiles");
     if (!profile_.cuts_layers)
       plan_.notes.emplace_back(
-          "the model has no layers that ranks divide (transformer_encoder_layer, multihead_attention): it is "
-          "planned over dp and pp alone");
+          "the model has no layers that ranks divide (transformer_encoder_layer, multihead_attention, where "
+          "a program cuts them): it is planned over dp and pp alone");
     if (profile_.cuts_layers && !options_.sequences)
       plan_.notes.emplace_back("sequences are not cut (cp): --sequences says that the model can");
     if (!options_.parts)

@@ -174,11 +174,21 @@ TEST_CASE("a character transformer with tied embeddings is one pipeline, in one 
   const std::string laid_out = run("char_pipeline", with_layout, 3);
   CHECK(number_after(laid_out, "perplexity ") < 25);
   CHECK(content(step).find("interleaved: 2 workers, 8 micro-batches") != std::string::npos);
-  // Its blocks are divided evenly, so cuts would say nothing.
-  const std::string cut = folder.file("cut.json", R"({"stages": ["w1", "w2"], "cuts": [1]})");
-  Process refused({program("char_pipeline"), "--layout", cut, kText});
+  // A mesh has replicas of the stages.
+  const auto on_mesh = [&](const std::string& json, int workers) {
+    auto by_file = flags;
+    by_file.insert(by_file.begin(), {"--layout", folder.file("mesh.json", json)});
+    return number_after(run("char_pipeline", by_file, workers), "\nloss ");
+  };
+  CHECK(on_mesh(R"({"mesh": {"pp": 2}, "workers": ["w1", "w2"], "cuts": [3]})", 3) ==
+        number_after(alone, "\nloss "));
+  for (const char* shard : {"none", "state"})
+    CHECK(on_mesh(std::string(R"({"mesh": {"dp": 2, "pp": 2}, "shard": ")") + shard + "\"}", 4) ==
+          Approx(number_after(alone, "\nloss ")).epsilon(1e-5));
+  const std::string file = folder.file("shard.json", R"({"stages": ["w1", "w2"], "shard": "state"})");
+  Process refused({program("char_pipeline"), "--layout", file, kText});
   CHECK(refused.exit_code() == 1);
-  CHECK(refused.errors.find("cut.json: nothing in this program reads \"cuts\"; it reads: ") !=
+  CHECK(refused.errors.find("shard.json: nothing in this program reads \"shard\"; it reads: ") !=
         std::string::npos);
 }
 

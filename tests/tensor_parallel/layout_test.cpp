@@ -239,7 +239,12 @@ TEST_CASE("replicas are as a layout file says, too") {
         [&] { (void)parallel::build_replicas<Digits>(here, parallel::parse_layout(text, "here")); });
   };
   CHECK(said(R"({"mesh": {"dp": 1, "tp": 3}})") ==
-        "[layout] here: \"mesh\" has tp 3, and this program has replicas of whole models: \"dp\" alone");
+        "[layout] here: \"mesh\" has tp 3, and this program cuts its model along \"dp\" alone");
+  Layout known("here", {{"mesh", "dp=1,pp=3"}});
+  known.check_dims({"dp", "pp"});
+  CHECK_FALSE(known.has("cuts"));
+  CHECK_THAT(invalid_text([&] { parallel::parse_layout(R"({"format": "troupe model profile 1"})", "here"); }),
+             Catch::Contains("here: this is a profile of a model, of which `troupe plan` makes a layout"));
   CHECK_THAT(said(R"({"mesh": {"dp": 3}, "schedule": "1f1b"})"),
              Catch::EndsWith("nothing in this program reads \"schedule\"; it reads: \"gather\", \"mesh\", "
                              "\"reduce\", \"shard\", \"workers\""));

@@ -108,6 +108,25 @@ TEST_CASE("files that a program writes are checked before it begins, and nothing
   }
 }
 
+TEST_CASE("a program does not write over the file that it reads, by whatever name", "[cli]") {
+  const Folder folder;
+  const std::string text = folder.file("text", "words"), link = folder.path / "link";
+  std::filesystem::create_symlink(text, link);
+  Flags flags("digits", "Trains.");
+  (void)flags.picture("--chart", "chart.svg", "picture");
+  (void)flags.layouts();
+  (void)flags.file("FILE", "the text");
+  std::ostringstream out, err;
+  for (const std::string& given : {text, link}) {
+    CHECK_FALSE(flags.parse({"--measure", given, text}, out, err));
+    CHECK(invalid_text([&] { flags.check_outputs(); }) ==
+          "[--measure] " + given + ": the program reads this file, and would write over it");
+  }
+  CHECK_FALSE(flags.parse({"--measure", text, "--layout", link, "other"}, out, err));
+  CHECK_THAT(invalid_text([&] { flags.check_outputs(); }), Catch::StartsWith("[--measure] "));
+  CHECK(content(text) == "words");
+}
+
 TEST_CASE("flags keep values, and the one file behind them", "[cli]") {
   std::ostringstream out, err;
   Flags flags("digits", "Trains.");

@@ -11,6 +11,7 @@
 #include <charconv>
 #include <cmath>
 #include <deque>
+#include <filesystem>
 #include <iostream>
 #include <variant>
 
@@ -64,6 +65,11 @@ std::string hint(std::string_view got, const std::vector<std::string>& known) {
 }
 
 }  // namespace
+
+bool is_same_file(const std::string& a, const std::string& b) {
+  std::error_code none_there;
+  return std::filesystem::equivalent(a, b, none_there);
+}
 
 std::string version() { return TROUPE_VERSION; }
 
@@ -333,8 +339,14 @@ Flags& Flags::output(const std::string& name, std::string& file, const std::stri
 }
 
 void Flags::check_outputs() const {
-  for (const auto& [flag, file, optional] : parser_->outputs)
-    if (!optional || !file->empty()) datasets::AtomicFile(*file, flag.c_str());
+  for (const auto& [flag, file, optional] : parser_->outputs) {
+    if (optional && file->empty()) continue;
+    const std::string text = parser_->only ? *parser_->only : "";
+    if (is_same_file(*file, text) || is_same_file(*file, parser_->layouts.layout))
+      throw_invalid(
+          fmt::format("[{}] {}: the program reads this file, and would write over it", flag, *file));
+    datasets::AtomicFile(*file, flag.c_str());
+  }
 }
 
 const std::string& Flags::program() const& { return parser_->program; }

@@ -115,6 +115,9 @@ class Flags {
 std::vector<std::string> files_last(const std::vector<std::string>& arguments,
                                     const std::vector<std::string>& switches);
 
+/// Both are there, and are one.
+bool is_same_file(const std::string& a, const std::string& b);
+
 /// The end of main() of a program without a cluster: runs `body` and gives the exit code, 0. An exception
 /// becomes a line on standard error, "program: error: text", and exit code 1.
 int run_main(const std::string& program, const std::function<void()>& body);

@@ -66,6 +66,10 @@ int planned(const std::vector<std::string>& arguments) {
     return *code;
   if (files.empty()) throw_invalid("no profile given; for instance: troupe plan model.json");
   flags.check_outputs();
+  for (const std::string& file : files)
+    for (const auto& [flag, written] : {std::pair("--layout", &layout), std::pair("--chart", &chart)})
+      if (is_same_file(file, *written))
+        throw_invalid(fmt::format("[{}] {}: this is a profile that is read: name another file", flag, file));
   options.shown = static_cast<size_t>(shown);
   if (!memory.empty()) options.memory = static_cast<double>(bytes_named(memory));
   std::vector<parallel::ModelProfile> profiles;
