@@ -53,6 +53,46 @@ size_t MeshPoints::size() const {
   return n;
 }
 
+size_t MeshPoints::turns() const {
+  size_t n = 1;
+  for (const MeshDim& d : dims_) n *= d.turns;
+  return n;
+}
+
+MeshPoints MeshPoints::members() const {
+  std::vector<MeshDim> dims = dims_;
+  for (MeshDim& d : dims) d.size /= d.turns, d.turns = 1;
+  return MeshPoints(std::move(dims));
+}
+
+size_t MeshPoints::member(size_t point) const {
+  size_t member = 0, step = 1;
+  for (size_t i = dims_.size(); i-- > 0;) {
+    const MeshDim& d = dims_[i];
+    const size_t members = d.size / d.turns;
+    member += point % d.size % members * step;
+    point /= d.size, step *= members;
+  }
+  return member;
+}
+
+size_t MeshPoints::turn(size_t point) const {
+  size_t turn = 0;
+  for (const MeshDim& d : dims_) turn += coordinate(point, d.name) / (d.size / d.turns);
+  return turn;
+}
+
+size_t MeshPoints::point(size_t member, size_t turn) const {
+  size_t point = 0, step = 1;
+  for (size_t i = dims_.size(); i-- > 0;) {
+    const MeshDim& d = dims_[i];
+    const size_t members = d.size / d.turns;
+    point += (member % members + (d.turns > 1 ? turn * members : 0)) * step;
+    member /= members, step *= d.size;
+  }
+  return point;
+}
+
 std::string MeshPoints::str() const {
   std::string all;
   for (const MeshDim& d : dims_) all += fmt::format("{}{} {}", all.empty() ? "" : " x ", d.name, d.size);

@@ -11,6 +11,9 @@ namespace troupe {
 struct MeshDim {
   std::string name;  ///< "dp"
   size_t size = 0;
+  /// Each member has so many points along it: of {"pp", 4, 2} the first member has 0 and 2, the second 1 and
+  /// 3. One dimension of a mesh may have more than one.
+  size_t turns = 1;
 };
 
 /// "dp=2,tp=4" as the dimensions of those names, in their order; what the text leaves out has size 1, but the
@@ -29,6 +32,15 @@ class MeshPoints {
   const std::vector<MeshDim>& dims() const& { return dims_; }
   std::vector<MeshDim> dims() && { return std::move(dims_); }
   size_t size() const;
+  /// How many points each member has.
+  size_t turns() const;
+  /// The points of each member's first turn, one for each member.
+  MeshPoints members() const;
+  /// Who has a point, and in which turn.
+  size_t member(size_t point) const;
+  size_t turn(size_t point) const;
+  /// The point that a member has in a turn.
+  size_t point(size_t member, size_t turn) const;
   /// "dp 2 x pp 2".
   std::string str() const;
   /// `invalid`, listing them, if there is no such dimension.

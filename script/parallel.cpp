@@ -175,6 +175,14 @@ std::shared_ptr<parallel::MeshActors> cut_modules_on(Session& session, const Mes
   return parallel::spawn<parallel::MeshModule>(session.cluster().here(), mesh, stages, cut).shared();
 }
 
+// Each worker of the mesh has so many of the stages.
+Mesh with_chunks(const Mesh& mesh, const std::string& stages, int chunks) {
+  std::vector<MeshDim> dims = mesh.dims();
+  for (MeshDim& d : dims)
+    if (d.name == stages && chunks > 1) d.turns = static_cast<size_t>(chunks), d.size *= d.turns;
+  return {mesh.all(), std::move(dims)};
+}
+
 bool has_method(const std::vector<Entry>& methods, const std::string& name) {
   return std::ranges::find(methods, name, &Entry::name) != methods.end();
 }
@@ -200,7 +208,7 @@ parallel::PipelineOptions mesh_pipeline_options(Options& options) {
   return out;
 }
 
-std::unique_ptr<MeshPipelines> make_pipelines(Session& session, const Mesh& mesh, ValueList stages,
+std::unique_ptr<MeshPipelines> make_pipelines(Session& session, const Mesh& workers, ValueList stages,
                                               ValueMap given) {
   Options options(std::move(given), "[pipelines]");
   parallel::PipelineOptions out = mesh_pipeline_options(options);
@@ -212,6 +220,7 @@ std::unique_ptr<MeshPipelines> make_pipelines(Session& session, const Mesh& mesh
   const std::string loss = options.take("loss", std::string());
   const parallel::CutOptions cut = cut_options(options, dims.stages);
   options.end();
+  const Mesh mesh = with_chunks(workers, dims.stages, out.chunks);
   if (stages.empty()) throw_invalid("[pipelines] there are no stages");
   std::vector<AnyRef> actors;
   std::shared_ptr<parallel::MeshActors> modules;

@@ -63,7 +63,7 @@ SIGNATURES = [("Members of Tensor", "core/tensor/tensor_methods.h")] + [
 HIDDEN = re.compile(r"\b(internal|detail|testing)\b")
 # Public for the library's own sake: programs do not use them.
 OURS = {"Edge", "ViewOrigin", "TensorImpl", "TensorData", "ThenResult",
-        "builtin_actors", "install_meshes", "install_whole_models", "install_pretrained", "install_adapters", "own_dropout", "whole_tensors", "count_sent_from_here", "count_sent_up_to_here", "rank_bytes", "expected_of", "bytes_table", "HasMemberParts", "MemberPart", "buckets_of", "ReplicaOf", "ModuleReplica", "mesh_of_its_own", "workers_of", "put", "count_copies_once", "rank_in", "checked_sizes", "IsAlong", "count_names", "FoundKernels", "refer_to_self", "set_parameter_finder", "as_source", "made_parts", "Drawn", "core_"}
+        "builtin_actors", "install_meshes", "install_whole_models", "install_pretrained", "install_adapters", "own_dropout", "whole_tensors", "count_sent_from_here", "count_sent_up_to_here", "rank_bytes", "expected_of", "bytes_table", "HasMemberParts", "MemberPart", "buckets_of", "ReplicaOf", "ModuleReplica", "mesh_of_its_own", "workers_of", "mesh_by_turn", "in_turn", "put", "count_copies_once", "rank_in", "checked_sizes", "IsAlong", "count_names", "FoundKernels", "refer_to_self", "set_parameter_finder", "as_source", "made_parts", "Drawn", "core_"}
 SETTINGS = """FULL_PATH_NAMES = YES
 STRIP_FROM_PATH = {root}
 GENERATE_HTML = NO

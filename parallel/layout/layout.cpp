@@ -132,6 +132,15 @@ std::vector<std::string> Layout::texts(const std::string& key, const Value& valu
 }
 
 std::vector<MeshDim> Layout::dims(const std::set<std::string>& always) {
+  auto dims = members(always);
+  if (const auto pp = std::ranges::find(dims, "pp", &MeshDim::name); pp != dims.end()) {
+    pp->turns = static_cast<size_t>(whole("chunks", 1));
+    pp->size *= pp->turns;
+  }
+  return dims;
+}
+
+std::vector<MeshDim> Layout::members(const std::set<std::string>& always) {
   const Value* value = read("mesh");
   if (!value) fail("\"mesh\" is missing: the sizes of its dimensions, such as {\"dp\": 2, \"tp\": 2}");
   if (const auto* text = value->get_if<std::string>()) {
@@ -164,7 +173,7 @@ std::vector<std::string> Layout::workers(const std::vector<MeshDim>& dims) {
   const Value* value = read("workers");
   if (!value) return {};
   auto names = texts("workers", *value);
-  const MeshPoints points(dims);
+  const MeshPoints points = MeshPoints(dims).members();
   if (points.size() != names.size())
     fail(fmt::format("\"mesh\" has {} points, {}, and \"workers\" names {}: give as many", points.size(),
                      points.str(), names.size()));
@@ -172,9 +181,12 @@ std::vector<std::string> Layout::workers(const std::vector<MeshDim>& dims) {
 }
 
 Mesh Layout::mesh(const Here& here, const std::set<std::string>& always) {
-  const std::vector<MeshDim> dims = this->dims(always);
+  return mesh_of(here, dims(always));
+}
+
+Mesh Layout::mesh_of(const Here& here, const std::vector<MeshDim>& dims) {
   const std::vector<std::string> names = workers(dims);
-  const MeshPoints points(dims);
+  const MeshPoints points = MeshPoints(dims).members();
   const size_t there = here.workers().size();
   if (names.empty() && points.size() != there)
     fail(fmt::format(
@@ -186,7 +198,7 @@ Mesh Layout::mesh(const Here& here, const std::set<std::string>& always) {
 }
 
 void Layout::check_dims(const std::vector<std::string>& known) {
-  for (const MeshDim& d : dims())
+  for (const MeshDim& d : members({}))
     if (d.size > 1 && std::ranges::find(known, d.name) == known.end())
       fail(fmt::format("\"mesh\" has {} {}, and this program cuts its model along {} alone", d.name, d.size,
                        names_in(known)));
@@ -194,7 +206,7 @@ void Layout::check_dims(const std::vector<std::string>& known) {
 
 Group Layout::replicas_on(const Here& here) {
   check_dims({"dp"});
-  return mesh(here).all();
+  return mesh_of(here, members({})).all();
 }
 
 void Layout::read_sharding(Shard& shard, Per& gather, Per& reduce) {

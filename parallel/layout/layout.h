@@ -29,7 +29,8 @@ namespace troupe::parallel {
 ///     "most_live": [4, 2],                   for the schedule "auto"
 ///
 ///     "schedule": "zb-h1",                   of both: as make_policy() takes it, or a list of its rows
-///     "micro_batches": 8, "chunks": 1, "slices": 1,
+///     "micro_batches": 8, "slices": 1,
+///     "chunks": 2,                           stages of each worker; of a mesh "pp" times as many stages
 ///     "checkpoint": "except_last",           never, except_last, always
 ///
 ///     "policies": {"words": "async"}         of what servers hold, as ServerPolicy::parse() takes them
@@ -50,7 +51,8 @@ class Layout {
   /// "mesh", which may also be text, "dp=2,pp=2", and "workers". `invalid` unless it fits them. `always`: of
   /// "ep" and "cp", those that the mesh has, of size 1, where the file does not name them.
   Mesh mesh(const Here& here, const std::set<std::string>& always = {});
-  /// The dimensions of that mesh, without its workers.
+  /// The dimensions of that mesh, without its workers. Along "pp" each worker has as many points as "chunks"
+  /// says (MeshDim::turns).
   std::vector<MeshDim> dims(const std::set<std::string>& always = {});
   /// "workers", one for each point of that mesh; empty: it names none.
   std::vector<std::string> workers(const std::vector<MeshDim>& dims);
@@ -85,6 +87,9 @@ class Layout {
   template <class F>
   auto checked(const std::string& key, const F& f) const;
   const Value* read(const std::string& key);
+  /// "mesh", as its workers lie.
+  std::vector<MeshDim> members(const std::set<std::string>& always);
+  Mesh mesh_of(const Here& here, const std::vector<MeshDim>& dims);
   int whole(const std::string& key, int otherwise);
   std::string text(const std::string& key, std::string otherwise);
   std::vector<int> wholes(const std::string& key, std::vector<int> otherwise);

@@ -175,23 +175,28 @@ class ActorMesh {
 Mesh mesh_of_its_own(const Here& here, const Mesh& workers);
 /// Part of every worker's set-up: it counts such meshes.
 void install_meshes(internal::actors::Worker& worker);
-/// Numbers of its workers, in the order of the points.
+/// Numbers of the workers at its points, in their order.
 std::vector<WorkerId> workers_of(const Mesh& mesh);
+/// The mesh, as the actors of each turn get it.
+std::vector<Mesh> mesh_by_turn(const Mesh& mesh);
 
-/// Makes T(mesh, args...) on each worker of a mesh. Each actor finds its coordinates, mesh.coordinate("dp"),
-/// and its groups, mesh["tp"], in its constructor and methods: `mesh` has a name of its own, and members of
-/// its groups are the actors that are made here. All draw random numbers from the same seed, as copies of one
-/// module have to.
+/// Makes T(mesh, args...) at each point of a mesh, on its worker. Each actor finds its coordinates,
+/// mesh.coordinate("dp"), and its groups, mesh["tp"], in its constructor and methods: `mesh` has a name of
+/// its own, and members of its groups are the actors that are made here. All draw random numbers from the
+/// same seed, as copies of one module have to.
 template <class T, class... A>
 ActorMesh<T> spawn(const Here& here, const Mesh& workers, const A&... args) {
   const auto make = [here, all = std::tuple<std::decay_t<A>...>(args...)](const Mesh& points) {
-    const Mesh mesh = mesh_of_its_own(here, points);
+    const std::vector<Mesh> by_turn = mesh_by_turn(mesh_of_its_own(here, points));
+    const std::vector<WorkerId> workers = workers_of(by_turn[0]);
+    const MeshPoints at(points.dims());
     std::vector<RRef<T>> actors;
     const Generator::Position numbers = current_stream().position();
-    for (const WorkerId w : workers_of(mesh)) {
+    for (size_t p = 0; p < workers.size(); ++p) {
       current_stream().set_position(numbers);
+      const Mesh& mesh = by_turn[at.turn(p)];
       actors.push_back(
-          std::apply([&](const auto&... a) { return here.template spawn<T>(w, mesh, a...); }, all));
+          std::apply([&](const auto&... a) { return here.template spawn<T>(workers[p], mesh, a...); }, all));
     }
     return actors;
   };

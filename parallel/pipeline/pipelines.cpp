@@ -12,6 +12,7 @@
 #include "core/value/owned_number.h"
 #include "parallel/data/replica.h"
 #include "parallel/pipeline/micro_batch.h"
+#include "parallel/pipeline/schedule/choose_policy.h"
 #include "rref/ref_table.h"
 
 namespace troupe::parallel {
@@ -19,6 +20,24 @@ namespace {
 
 bool has(const MeshPoints& points, const std::string& dim) {
   return std::ranges::find(points.dims(), dim, &MeshDim::name) != points.dims().end();
+}
+
+void check_chunks(const MeshDim& stages, const PipelineOptions& options) {
+  const int chunks = std::max(options.chunks, 1);
+  const size_t workers = stages.size / stages.turns;
+  if (static_cast<size_t>(chunks) != stages.turns)
+    throw_invalid(fmt::format(
+        "[pipelines] {} chunks, and each worker of the mesh has {} of its {} stages: make the mesh with the "
+        "dimension {{\"{}\", {}, {}}}, or with \"chunks\" of a layout file",
+        chunks, stages.turns, stages.size, stages.name, workers * static_cast<size_t>(chunks), chunks));
+  if (chunks == 1) return;
+  if (!map_of(make_policy(options.schedule, static_cast<int>(workers), options.micro_batches, chunks))
+           .is_loop())
+    throw_invalid(fmt::format(
+        "[pipelines] {} has other stages on a worker than a mesh, where stage s is on worker s mod {}: use "
+        "\"interleaved\" or \"looped-bfs\"",
+        options.schedule.find(':') == std::string::npos ? "\"" + options.schedule + "\"" : "the table",
+        workers));
 }
 
 // The tensors that a stage sent to stages of other workers.
@@ -42,6 +61,7 @@ void Pipelines::check(const MeshPoints& points, const PipelineOptions& options, 
     throw_invalid(
         "[pipelines] \"auto\" chooses by the times of one pipeline, and all need the same schedule: name "
         "one, such as \"1f1b\"");
+  check_chunks(points.dims()[points.index(dims.stages)], options);
   if (!options.rows.empty() && options.rows.size() != replicas)
     throw_invalid(fmt::format("[pipelines] \"rows\" has {} numbers for {} replicas: give one for each",
                               options.rows.size(), replicas));

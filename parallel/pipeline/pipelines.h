@@ -34,6 +34,9 @@ struct PipelinesDims {
 /// A stage finds out in its constructor which one it is: mesh.coordinate("pp"). What it gives to the next has
 /// to be whole on all ranks (parallel/tensor/convert.h). Belongs to one thread, or to one actor.
 ///
+/// A worker may have several stages, as many as PipelineOptions::chunks says: of a mesh with {"pp", 4, 2}
+/// (MeshDim::turns) stages 0 and 2, or 1 and 3.
+///
 /// With replicas that divide nothing (Shard::none) it goes on when a worker is lost: replace(), or by itself
 /// in Job::attempt(). All actors then have others in their places, on a mesh with the worker that comes,
 /// which take parameters, optimizers' states and random numbers from those before them, or from another
@@ -43,8 +46,8 @@ class Pipelines : public ReplicaSet {
  public:
   /// `method`: of all actors; its loss that of the last stage. Options are those of each pipeline; their
   /// `replicas` are set here. `invalid` where Pipeline says so, for a mesh without that dimension
-  /// of stages, and for options that ranks would have to agree on and cannot: "auto", and checkpoints where
-  /// stages meet, which wait in their forward pass.
+  /// of stages, or with another number of chunks, and for options that ranks would have to agree on and
+  /// cannot: "auto", and checkpoints where stages meet, which wait in their forward pass.
   template <class T>
   Pipelines(const Here& here, const ActorMesh<T>& model, const Stage& method, PipelineOptions options = {},
             PipelinesDims dims = {})

@@ -63,12 +63,20 @@ std::vector<AnyRef> Pipelines::sources(const std::vector<ReplicaSeat>& seats,
 
 std::vector<AnyRef> Pipelines::spawn_on(const std::vector<ReplicaSeat>& seats,
                                         const MeshPoints& points) const {
-  std::vector<Place> places;
+  std::vector<std::string> workers(points.members().size());
   std::vector<std::string> paths;
-  for (const ReplicaSeat& seat : seats) {
-    places.emplace_back(seat.stays ? actors_[*seat.stays].owner_name() : seat.worker);
+  for (size_t p = 0; p < seats.size(); ++p) {
+    const ReplicaSeat& seat = seats[p];
+    const std::string at = seat.stays ? actors_[*seat.stays].owner_name() : seat.worker;
+    std::string& worker = workers[points.member(p)];
+    if (!worker.empty() && worker != at)
+      throw_invalid(
+          fmt::format("[pipelines] the stages of one worker go to another one together, and not to {} and {}",
+                      worker, at));
+    worker = at;
     paths.push_back(seat.stays ? actors_[*seat.stays].handle()->path() : seat.path);
   }
+  const std::vector<Place> places(workers.begin(), workers.end());
   const internal::rref::RefTable::SpawnAs as(here_.table(), std::move(paths));
   return model_->make(Mesh(here_.table().worker(), points.dims(), places));
 }

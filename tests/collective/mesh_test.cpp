@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <set>
 
 #include "tests/support/error_of.h"
 #include "troupe/groups.h"
@@ -87,6 +88,33 @@ TEST_CASE("a mesh has a group along each dimension, for each of its members") {
         internal::collective::ids_of(mesh.all().subset({1, 3, 5}, "")));
 }
 
+TEST_CASE("members of a mesh may have several points, and meet those that are in the same turn") {
+  const MeshPoints points({{"dp", 2}, {"pp", 6, 3}, {"tp", 2}});
+  CHECK(points.members().str() == "dp 2 x pp 2 x tp 2");
+  CHECK(points.turns() == 3);
+  std::set<std::pair<size_t, size_t>> seen;
+  for (size_t p = 0; p < points.size(); ++p) {
+    const size_t pp = points.coordinate(p, "pp"), member = points.member(p), turn = points.turn(p);
+    CHECK(turn == pp / 2);
+    CHECK(points.members().coordinate(member, "pp") == pp % 2);
+    for (const char* dim : {"dp", "tp"})
+      CHECK(points.members().coordinate(member, dim) == points.coordinate(p, dim));
+    CHECK(points.point(member, turn) == p);
+    seen.emplace(member, turn);
+  }
+  CHECK(seen.size() == points.size());
+
+  const auto cluster = Cluster::in_process(4);
+  std::vector<RRef<Cell>> cells;
+  for (int i = 0; i < 4; ++i) cells.push_back(cluster->spawn<Cell>(i));
+  const Mesh mesh(Group(cells, "cells"), {{"pp", 4, 2}, {"tp", 2}}), next = mesh.in_turn(1, "next");
+  CHECK(cells[3].call<&Cell::at>(mesh).get() == std::vector<size_t>{1, 1});
+  CHECK(cells[3].call<&Cell::at>(next).get() == std::vector<size_t>{3, 1});
+  CHECK(next.groups("tp")[1].name() == "next/tp");
+  const Error e = error_of([&] { (void)cells[0].call<&Cell::sums>(next, ones({1})).get(); });
+  CHECK_THAT(e.what(), Contains("a member has 2 points along pp, and would meet itself in a group along it"));
+}
+
 TEST_CASE("a mesh of all workers, and what is none") {
   const auto cluster = Cluster::in_process(4);
   const Mesh mesh(*cluster, {{"dp", 2}, {"pp", 2}});
@@ -100,6 +128,9 @@ TEST_CASE("a mesh of all workers, and what is none") {
   CHECK_THAT(refused({{"dp", 0}}), Contains("dimension dp has size 0"));
   CHECK_THAT(refused({{"dp", 2}, {"dp", 2}}), Contains("two dimensions are called dp"));
   CHECK_THAT(refused({{"a", SIZE_MAX}, {"b", SIZE_MAX}}), Contains("are not the 4 members"));
+  CHECK_THAT(refused({{"dp", 2}, {"pp", 3, 2}}), Contains("dimension pp has size 3 in 2 turns"));
+  CHECK_THAT(refused({{"dp", 2}, {"pp", 2, 0}}), Contains("in 0 turns"));
+  CHECK_THAT(refused({{"dp", 4, 2}, {"pp", 4, 2}}), Contains("two dimensions have turns, pp the second"));
   CHECK_THAT(error_of([&] { (void)mesh.size("tp"); }).what(),
              Contains("there is no dimension tp. There are: dp 2 x pp 2"));
   CHECK_THAT(error_of([&] { (void)mesh["dp"]; }).what(), Contains("call it in a method of an actor"));

@@ -76,6 +76,30 @@ TEST_CASE("in the shell pipelines on a mesh train as one pipeline does on the wh
   )lua") == "");
 }
 
+TEST_CASE("in the shell workers of a mesh have several stages each") {
+  CHECK(run(R"lua(
+    local stages = {nn.sequential{nn.linear(3, 5), "tanh"}, nn.linear(5, 5), nn.linear(5, 4), nn.linear(4, 2)}
+    local x, y = ops.randn({8, 3}), ops.randn({8, 2})
+    local function losses(points, options)
+      options.loss, options.micro_batches = "mse_loss", 2
+      manual_seed(4)
+      local p = pipelines(points, stages, options)
+      local opt, all = optim.sgd(p, {lr = 0.2}), {}
+      for i = 1, 3 do
+        local step <close> = context()
+        all[i] = p:step(x, y):get().loss
+        opt:step(step)
+      end
+      return p:actors(), all
+    end
+    local actors, chunked = losses(mesh{{"dp", 2}, {"pp", 2}}, {chunks = 2, schedule = "interleaved"})
+    assert(#actors == 8 and actors[3].worker == "w0" and actors[4].worker == "w1" and actors[7].worker == "w2")
+    local _, plain = losses(mesh({{"dp", 1}, {"pp", 4}}), {})
+    for i = 1, 3 do assert(math.abs(chunked[i] - plain[i]) < 1e-5) end
+    assert(chunked[3] < chunked[1])
+  )lua") == "");
+}
+
 TEST_CASE("in the shell a worker takes the place of another one in pipelines") {
   CHECK(run(R"lua(
     local function losses(dims, moves)

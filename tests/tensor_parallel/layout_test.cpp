@@ -176,7 +176,7 @@ TEST_CASE("a layout that does not fit is refused before anything is sent") {
   CHECK_THAT(said(R"({"mesh": "dp=4", "schedule": "auto"})"),
              Catch::StartsWith("[layout] here: [pipelines] \"auto\""));
   CHECK_THAT(said(R"({"mesh": "dp=2,tp=2", "checkpoint": "always"})"), Catch::Contains("Checkpoint::never"));
-  CHECK_THAT(said(R"({"mesh": "pp=4", "chunks": 3})"), Catch::Contains("cannot be 3 \"chunks\""));
+  CHECK_THAT(said(R"({"mesh": "pp=4", "chunks": 3})"), Catch::Contains("1f1b has one chunk for each worker"));
   CHECK(said(R"({"mesh": "dp=4", "cuts": [1]})") ==
         "[layout] here: nothing in this program reads \"cuts\"; it reads: \"checkpoint\", \"chunks\", "
         "\"gather\", \"mesh\", \"micro_batches\", \"reduce\", \"rows\", \"schedule\", \"shard\", \"slices\", "

@@ -56,7 +56,7 @@ struct Training {
   explicit Training(std::vector<MeshDim> dims, const parallel::PipelineOptions& options = {},
                     double p = 0.3) {
     int count = 1;
-    for (const MeshDim& d : dims) count *= static_cast<int>(d.size);
+    for (const MeshDim& d : dims) count *= static_cast<int>(d.size / d.turns);
     cluster = Cluster::in_process(count + 3, hosting<Rank>());
     std::vector<Place> places;
     for (int i = 1; i <= count; ++i) places.emplace_back(i);
@@ -116,7 +116,8 @@ TEST_CASE("pipelines train on with the same bits when workers go and others come
   const Case one = GENERATE(
       Case{{{"dp", 2}, {"pp", 2}, {"tp", 1}}}, Case{{{"dp", 2}, {"pp", 2}, {"tp", 2}}},
       Case{{{"pp", 2}, {"dp", 3}, {"tp", 1}}, {.schedule = "zb-h1", .micro_batches = 2}},
-      Case{{{"tp", 2}, {"pp", 1}, {"dp", 2}}}, Case{{{"dp", 2}, {"pp", 2}, {"tp", 1}}, {.loss = error}});
+      Case{{{"tp", 2}, {"pp", 1}, {"dp", 2}}}, Case{{{"dp", 2}, {"pp", 2}, {"tp", 1}}, {.loss = error}},
+      Case{{{"dp", 2}, {"pp", 4, 2}, {"tp", 1}}, {.schedule = "interleaved", .chunks = 2}});
   Training calm(one.dims, one.options), moved(one.dims, one.options);
   manual_seed(8);
   for (int i = 0; i < 6; ++i) calm.step();
@@ -125,7 +126,7 @@ TEST_CASE("pipelines train on with the same bits when workers go and others come
   std::vector<std::string> paths;
   for (const AnyRef& a : moved.train->members()) paths.push_back(a.handle()->path());
   moved.step(), moved.step();
-  const auto n = static_cast<int>(paths.size());
+  const auto n = static_cast<int>(MeshPoints(one.dims).members().size());
   moved.train->replace(2, n + 1);
   moved.step();
   moved.train->replace(1, n + 2);
@@ -217,6 +218,11 @@ TEST_CASE("what cannot come in the place of an actor of pipelines leaves all as 
   training.step();
   check_same(calm, training);
 
+  Training chunked({{"dp", 2}, {"pp", 4, 2}, {"tp", 1}}, {.schedule = "interleaved", .chunks = 2});
+  auto apart = chunked.train->seats();
+  apart[0] = {.stays = {}, .worker = "w5", .path = chunked.train->members()[0].handle()->path(), .own = {}};
+  refused([&] { chunked.train->reform(apart); },
+          "the stages of one worker go to another one together, and not to w5 and w1");
   Training single({{"dp", 1}, {"pp", 2}, {"tp", 1}});
   refused([&] { single.train->replace("w1", "w3"); }, "with two replicas at least and Shard::none");
   Training cut({{"dp", 2}, {"pp", 1}, {"tp", 1}}, {.shard = parallel::Shard::gradients});
