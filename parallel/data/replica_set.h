@@ -35,6 +35,8 @@ class ReplicaSet : public internal::Listed<ReplicaSet> {
   virtual bool can_grow() const = 0;
   /// Members of one unit, which has a number, come and go together.
   virtual size_t unit_of(size_t member) const { return member; }
+  /// Members of one place, which has a number, are on one worker.
+  virtual size_t place_of(size_t member) const { return member; }
   /// Whether the others have what a member has.
   virtual bool can_replace() const = 0;
   virtual Future<void> ready() const = 0;

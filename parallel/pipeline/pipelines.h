@@ -105,6 +105,7 @@ class Pipelines : public ReplicaSet {
   bool stays_as_many() const override { return false; }
   bool can_grow() const override { return false; }
   size_t unit_of(size_t member) const override;
+  size_t place_of(size_t member) const override { return at_.all.member(member); }
   bool can_replace() const override;
   void reform(const std::vector<ReplicaSeat>& seats) override;
 

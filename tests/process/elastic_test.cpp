@@ -34,11 +34,13 @@ std::vector<std::string> numbers(const Process& run) {
   return all;
 }
 
-// "mesh": pipelines, on four workers besides the driver's.
+// "mesh", "chunks": pipelines, on four workers besides the driver's.
 std::vector<std::string> flags(const std::string& shard) {
-  return {"-n", shard == "mesh" ? "5" : "4", "--elastic"};
+  return {"-n", shard == "mesh" || shard == "chunks" ? "5" : "4", "--elastic"};
 }
-std::string variable_of(const std::string& shard) { return shard == "mesh" ? "MESH=1" : "SHARD=" + shard; }
+std::string variable_of(const std::string& shard) {
+  return shard == "mesh" ? "MESH=1" : shard == "chunks" ? "MESH=2" : "SHARD=" + shard;
+}
 
 const std::vector<std::string>& undisturbed(const std::string& shard = "none") {
   static std::map<std::string, std::vector<std::string>> known;
@@ -123,19 +125,26 @@ TEST_CASE("stages of pipelines that are killed come from another replica", "[pro
   check_undisturbed(run, "mesh");
 }
 
+TEST_CASE("all stages of a worker that is killed come from another replica, to one worker", "[process]") {
+  Launcher run(command(flags("chunks")), {"MESH=2", "PLAN=7:w1:forward;9:w4:backward;12:w2:commit"});
+  check_undisturbed(run, "chunks");
+}
+
 TEST_CASE("replicas of pipelines that lose workers go on as one of those that are left", "[process]") {
   const std::string plan = GENERATE("7:w1:forward", "7:w1:commit;7:w4:commit");  // w2 takes the place of w4
-  CAPTURE(plan);
+  const int stages = GENERATE(1, 2);                                             // of a worker
+  CAPTURE(plan, stages);
   Launcher run(command({"-n", "5", "--elastic=2:5"}),
-               {"MESH=1", "PLAN=" + plan, "STEPS=1000000", "UNTIL_BACK=1"});
+               {"MESH=" + std::to_string(stages), "PLAN=" + plan, "STEPS=1000000", "UNTIL_BACK=1"});
   const int code = run.exit_code();
   INFO(run.output << run.errors);
   CHECK(code == 0);
   CHECK(run.lines("step ").size() == run.lines("members ").size());
   const auto members = run.lines("members ");
-  CHECK_THAT(members, Catch::VectorContains(std::string("members 2")));
-  CHECK(members.front() == "members 4");
-  CHECK(members.back() == "members 4");  // others have come
+  const auto of = [&](int workers) { return "members " + std::to_string(workers * stages); };
+  CHECK_THAT(members, Catch::VectorContains(of(2)));
+  CHECK(members.front() == of(4));
+  CHECK(members.back() == of(4));  // others have come
 }
 
 TEST_CASE("checkpoints have the stages where they are", "[process]") {

@@ -284,6 +284,11 @@ TEST_CASE("a model trains the same however its layers, replicas and state are cu
   CHECK(on("pp=2,dp=2", "gradients") == cut);
   CHECK(on("pp=4", "none") == cut);
   CHECK(on("pp=2,dp=2", "all") == cut);
+  const Folder folder;
+  const std::string chunked = folder.file(
+      "plan.json", R"({"mesh": "dp=2,pp=2", "chunks": 2, "schedule": "interleaved", "cuts": [2, 3, 4]})");
+  CHECK(result(run("sharded", {"--steps", "3", "--layout", chunked, "--shard", "gradients", kText}, 4)) ==
+        cut);
   const std::string report =
       run("sharded", {"--steps", "1", "--mesh", "dp=2,pp=2", "--shard", "all", "--report", kText}, 4);
   CHECK(report.find("dp 2 x pp 2 x ep 1 x cp 1 x tp 1 with Shard::all") != std::string::npos);

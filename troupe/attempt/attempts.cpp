@@ -30,6 +30,12 @@ void watch_steps(Cluster& cluster, const std::shared_ptr<Vote>& vote) {
 
 constexpr Duration kRest = seconds(30);
 
+size_t places_in(const auto& unit) {
+  std::set<size_t> all;
+  for (const auto& gone : unit) all.insert(gone.place);
+  return all.size();
+}
+
 }  // namespace
 
 Attempts::Attempts(Cluster& cluster, Moved moved) : cluster_(cluster), moved_(std::move(moved)) {
@@ -79,7 +85,7 @@ bool Attempts::may_grow() const {
   const bool short_of = std::ranges::any_of(all, [&](Set* s) {
     const auto at = missing_.find(s);
     return at != missing_.end() && !at->second.empty() &&
-           cluster_.spares().size() + free_.size() + idle_.size() >= at->second.back().size();
+           cluster_.spares().size() + free_.size() + idle_.size() >= places_in(at->second.back());
   });
   const ElasticJob& job = cluster_.elastic_job();
   return short_of || (!cluster_.spares().empty() && job.start > 0 &&
@@ -355,20 +361,24 @@ Attempts::Seats Attempts::seats(Set& set, const std::set<std::string>& absent) {
 // The workers of one that goes are there for the next; the one that has lost most goes first.
 void Attempts::drop(Set& set, Seats& seats, const std::set<size_t>& units,
                     std::vector<std::string>& available) {
-  std::vector<size_t> unit_of;
-  for (size_t r = 0; r < seats.size(); ++r) unit_of.push_back(set.unit_of(r));
+  std::vector<size_t> unit_of, place_of;
+  for (size_t r = 0; r < seats.size(); ++r)
+    unit_of.push_back(set.unit_of(r)), place_of.push_back(set.place_of(r));
   const auto empty_in = [&](size_t unit) {
-    std::vector<ReplicaSeat*> empty;
+    std::map<size_t, std::vector<ReplicaSeat*>> empty;  // by place
     for (size_t i = 0; i < seats.size(); ++i)
-      if (unit_of[i] == unit && !seats[i].stays && seats[i].worker.empty()) empty.push_back(&seats[i]);
+      if (unit_of[i] == unit && !seats[i].stays && seats[i].worker.empty())
+        empty[place_of[i]].push_back(&seats[i]);
     return empty;
   };
   std::vector<size_t> order(units.begin(), units.end());
   std::ranges::stable_sort(order, std::greater(), [&](size_t unit) { return empty_in(unit).size(); });
   for (const size_t unit : order) {
     if (const auto empty = empty_in(unit); empty.size() <= available.size()) {
-      for (size_t i = 0; i < empty.size(); ++i) empty[i]->worker = available[i];
-      available.erase(available.begin(), available.begin() + std::ssize(empty));
+      for (const auto& [place, of] : empty) {
+        for (ReplicaSeat* seat : of) seat->worker = available.front();
+        available.erase(available.begin());
+      }
       continue;
     }
     MissingUnit gone;
@@ -383,11 +393,13 @@ void Attempts::drop(Set& set, Seats& seats, const std::set<size_t>& units,
         seat.worker = member.owner_name(), seat.path = member.handle()->path();
         seat.own = own_[&set].at(*seat.stays);
       }
-      if (!seat.worker.empty()) available.push_back(seat.worker);
+      if (!seat.worker.empty() && std::ranges::find(available, seat.worker) == available.end())
+        available.push_back(seat.worker);
       told_.push_back({seat.path, ""});
-      gone.push_back({i, seat.path, std::move(seat.own), number_});
-      seats.erase(seats.begin() + static_cast<std::ptrdiff_t>(i));
-      unit_of.erase(unit_of.begin() + static_cast<std::ptrdiff_t>(i));
+      gone.push_back({i, place_of[i], seat.path, std::move(seat.own), number_});
+      const auto at = static_cast<std::ptrdiff_t>(i);
+      seats.erase(seats.begin() + at);
+      unit_of.erase(unit_of.begin() + at), place_of.erase(place_of.begin() + at);
     }
     missing_[&set].push_back(std::move(gone));
   }
@@ -400,19 +412,20 @@ void Attempts::seat_free(Set& set, Seats& seats, const std::vector<std::string>&
   const ElasticJob& job = cluster_.elastic_job();
   auto next = available.begin();
   const auto left = [&] { return static_cast<size_t>(available.end() - next); };
-  const auto seat = [&](size_t at, std::string path, StateDict own) {
+  const auto seat = [&](const std::string& on, size_t at, std::string path, StateDict own) {
     seats.insert(seats.begin() + static_cast<std::ptrdiff_t>(std::min(at, seats.size())),
-                 {.stays = {}, .worker = *next++, .path = std::move(path), .own = std::move(own)});
+                 {.stays = {}, .worker = on, .path = std::move(path), .own = std::move(own)});
   };
   // The last to go are the first to be back: ranks are as before.
-  for (; !missing.empty() && left() >= missing.back().size(); missing.pop_back())
-    while (!missing.back().empty()) {
+  for (; !missing.empty() && left() >= places_in(missing.back()); missing.pop_back())
+    for (std::map<size_t, std::string> on; !missing.back().empty();) {
       Missing one = std::move(missing.back().back());
       missing.back().pop_back();
-      seat(one.rank, one.path, one.number == number_ ? std::move(one.own) : StateDict());
+      if (!on.contains(one.place)) on[one.place] = *next++;
+      seat(on[one.place], one.rank, one.path, one.number == number_ ? std::move(one.own) : StateDict());
     }
   if (missing.empty() && job.most > job.start && set.can_grow())
-    while (left() > 0 && std::ranges::find(free_, *next) != free_.end()) seat(seats.size(), "", {});
+    while (left() > 0 && std::ranges::find(free_, *next) != free_.end()) seat(*next++, seats.size(), "", {});
 }
 
 void Attempts::form_set(Set& set, const std::set<std::string>& absent) {

@@ -36,6 +36,7 @@ class Attempts {
   using Event = AttemptMachine::Event;
   struct Missing {
     size_t rank;  // among those that stayed
+    size_t place;
     std::string path;
     StateDict own;
     int64_t number;  // of the step that it is of

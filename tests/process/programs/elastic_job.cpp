@@ -1,7 +1,8 @@
 // A job whose workers die, come and leave: dropout, running means, a Keep that the loss depends on, clipped
 // norms. PLAN=5:w2:forward;9:w1:backward says who dies in which step, and where; without it, whoever is
 // killed from outside. DIES=2:57: the worker that was started as w2 dies as it sends for the 57th time since
-// its first forward pass. DEVICE=cuda: of replicas. MESH=1: pipelines, two replicas of two stages.
+// its first forward pass. DEVICE=cuda: of replicas. MESH=1: pipelines, two replicas of two stages. MESH=2:
+// of four stages, two on each worker.
 // UNTIL_BACK=1: until replicas that have gone are back. LEAVES=w2: that one is asked to end
 // before the first step. ACCUMULATE=1: three passes in a step. COMPRESSION: of gradients. AVERAGE=3:
 // replicas learn by themselves for 3 steps. SECOND=1: a second optimizer steps with the first. Prints losses
@@ -132,7 +133,7 @@ struct ElasticStage : nn::ModuleActor<Layers<nn::Linear>> {
     looked = 0;
     counts_sends = true;
     Tensor h = co_await net(x.to(device));
-    if (mesh.coordinate("pp") == 0) h = cat({h, h}, 1);
+    if (mesh.coordinate("pp") + 1 < mesh.size("pp")) h = cat({h, h}, 1);
     h = h * (1.0 + 1e-3 * double(calls % 7));
     if (dies(step, "backward"))
       autograd::register_hook(h, [](const Tensor&) -> Tensor {
@@ -291,11 +292,14 @@ void train_as(Cluster& cluster, parallel::Shard shard) {
 void train_pipelines(Cluster& cluster) {
   Leave leave(cluster);
   manual_seed(1);
-  const Mesh mesh(cluster, {{"dp", 2}, {"pp", 2}}, places_in(cluster));
+  const size_t chunks = std::stoul(variable("MESH", "1"));
+  const Mesh mesh(cluster, {{"dp", 2}, {"pp", 2 * chunks, chunks}}, places_in(cluster));
   const auto model = parallel::spawn<ElasticStage>(cluster.here(), mesh);
   parallel::Pipelines train(cluster.here(), model,
                             parallel::stage<&ElasticStage::forward>().with_loss<&ElasticStage::loss>(),
-                            {.micro_batches = 2});
+                            {.schedule = chunks > 1 ? "interleaved" : "1f1b",
+                             .micro_batches = 2,
+                             .chunks = static_cast<int>(chunks)});
   optim::Distributed<optim::Adam> optimizer(model, {.lr = 3e-3});
   Job job(cluster);
   leave();
@@ -328,7 +332,7 @@ void train_pipelines(Cluster& cluster) {
 }
 
 void train(Cluster& cluster) {
-  if (variable("MESH", "0") == "1") return train_pipelines(cluster);
+  if (variable("MESH", "0") != "0") return train_pipelines(cluster);
   const auto shard = parallel::shard_named(variable("SHARD", "none"));
   if (shard == parallel::Shard::all)
     train_as<Elastic<parallel::Sharded<nn::Linear>>>(cluster, shard);
