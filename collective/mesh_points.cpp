@@ -59,9 +59,19 @@ size_t MeshPoints::turns() const {
   return n;
 }
 
+size_t member_at(const MeshDim& dim, size_t coordinate) {
+  const size_t members = dim.size / dim.turns, at = coordinate % members;
+  return dim.back && coordinate / members % 2 ? members - 1 - at : at;
+}
+
+size_t coordinate_of(const MeshDim& dim, size_t member, size_t turn) {
+  const size_t members = dim.size / dim.turns;
+  return turn * members + (dim.back && turn % 2 ? members - 1 - member : member);
+}
+
 MeshPoints MeshPoints::members() const {
   std::vector<MeshDim> dims = dims_;
-  for (MeshDim& d : dims) d.size /= d.turns, d.turns = 1;
+  for (MeshDim& d : dims) d.size /= d.turns, d.turns = 1, d.back = false;
   return MeshPoints(std::move(dims));
 }
 
@@ -69,9 +79,8 @@ size_t MeshPoints::member(size_t point) const {
   size_t member = 0, step = 1;
   for (size_t i = dims_.size(); i-- > 0;) {
     const MeshDim& d = dims_[i];
-    const size_t members = d.size / d.turns;
-    member += point % d.size % members * step;
-    point /= d.size, step *= members;
+    member += member_at(d, point % d.size) * step;
+    point /= d.size, step *= d.size / d.turns;
   }
   return member;
 }
@@ -87,7 +96,7 @@ size_t MeshPoints::point(size_t member, size_t turn) const {
   for (size_t i = dims_.size(); i-- > 0;) {
     const MeshDim& d = dims_[i];
     const size_t members = d.size / d.turns;
-    point += (member % members + (d.turns > 1 ? turn * members : 0)) * step;
+    point += coordinate_of(d, member % members, d.turns > 1 ? turn : 0) * step;
     member /= members, step *= d.size;
   }
   return point;

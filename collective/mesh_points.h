@@ -14,7 +14,13 @@ struct MeshDim {
   /// Each member has so many points along it: of {"pp", 4, 2} the first member has 0 and 2, the second 1 and
   /// 3. One dimension of a mesh may have more than one.
   size_t turns = 1;
+  /// Every other turn goes back: of {"pp", 4, 2, true} the first member has 0 and 3, the second 1 and 2.
+  bool back = false;
 };
+
+/// The place, along the dimension, of the member that has this coordinate, and the other way round.
+size_t member_at(const MeshDim& dim, size_t coordinate);
+size_t coordinate_of(const MeshDim& dim, size_t member, size_t turn);
 
 /// "dp=2,tp=4" as the dimensions of those names, in their order; what the text leaves out has size 1, but the
 /// last of them, which has what the others leave of `members`. `invalid` for anything else.

@@ -7,6 +7,7 @@
 #include "optim/optimizer.h"
 #include "parallel/mesh/actor_mesh.h"
 #include "parallel/module/mesh_module.h"
+#include "parallel/pipeline/schedule/choose_policy.h"
 #include "script/operators.h"
 #include "script/options.h"
 
@@ -176,10 +177,12 @@ std::shared_ptr<parallel::MeshActors> cut_modules_on(Session& session, const Mes
 }
 
 // Each worker of the mesh has so many of the stages.
-Mesh with_chunks(const Mesh& mesh, const std::string& stages, int chunks) {
+Mesh with_chunks(const Mesh& mesh, const std::string& stages, const parallel::PipelineOptions& options) {
   std::vector<MeshDim> dims = mesh.dims();
   for (MeshDim& d : dims)
-    if (d.name == stages && chunks > 1) d.turns = static_cast<size_t>(chunks), d.size *= d.turns;
+    if (d.name == stages && options.chunks > 1)
+      d.turns = static_cast<size_t>(options.chunks), d.size *= d.turns,
+      d.back = parallel::goes_back(options.schedule);
   return {mesh.all(), std::move(dims)};
 }
 
@@ -220,7 +223,7 @@ std::unique_ptr<MeshPipelines> make_pipelines(Session& session, const Mesh& work
   const std::string loss = options.take("loss", std::string());
   const parallel::CutOptions cut = cut_options(options, dims.stages);
   options.end();
-  const Mesh mesh = with_chunks(workers, dims.stages, out.chunks);
+  const Mesh mesh = with_chunks(workers, dims.stages, out);
   if (stages.empty()) throw_invalid("[pipelines] there are no stages");
   std::vector<AnyRef> actors;
   std::shared_ptr<parallel::MeshActors> modules;

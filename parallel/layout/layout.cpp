@@ -136,6 +136,9 @@ std::vector<MeshDim> Layout::dims(const std::set<std::string>& always) {
   if (const auto pp = std::ranges::find(dims, "pp", &MeshDim::name); pp != dims.end()) {
     pp->turns = static_cast<size_t>(whole("chunks", 1));
     pp->size *= pp->turns;
+    const auto schedule = keys_.find("schedule");  // the options read it
+    const auto* name = schedule == keys_.end() ? nullptr : schedule->second.get_if<std::string>();
+    pp->back = name && goes_back(*name);
   }
   return dims;
 }

@@ -31,13 +31,18 @@ void check_chunks(const MeshDim& stages, const PipelineOptions& options) {
         "dimension {{\"{}\", {}, {}}}, or with \"chunks\" of a layout file",
         chunks, stages.turns, stages.size, stages.name, workers * static_cast<size_t>(chunks), chunks));
   if (chunks == 1) return;
-  if (!map_of(make_policy(options.schedule, static_cast<int>(workers), options.micro_batches, chunks))
-           .is_loop())
-    throw_invalid(fmt::format(
-        "[pipelines] {} has other stages on a worker than a mesh, where stage s is on worker s mod {}: use "
-        "\"interleaved\" or \"looped-bfs\"",
-        options.schedule.find(':') == std::string::npos ? "\"" + options.schedule + "\"" : "the table",
-        workers));
+  const StageMap map =
+      map_of(make_policy(options.schedule, static_cast<int>(workers), options.micro_batches, chunks));
+  for (size_t s = 0; s < stages.size; ++s)
+    if (static_cast<size_t>(map.worker(static_cast<int>(s))) != member_at(stages, s))
+      throw_invalid(fmt::format(
+          "[pipelines] {} has stage {} on worker {}, and the mesh has it on worker {} along {}: {}",
+          options.schedule.find(':') == std::string::npos ? "\"" + options.schedule + "\"" : "the table", s,
+          map.worker(static_cast<int>(s)), member_at(stages, s), stages.name,
+          map.is_loop() ? "give that dimension no turns back"
+          : goes_back(options.schedule)
+              ? fmt::format("give it the dimension {{\"{}\", {}, 2, true}}", stages.name, stages.size)
+              : "use \"interleaved\", \"looped-bfs\", \"zb-v\" or \"dualpipe-v\""));
 }
 
 // The tensors that a stage sent to stages of other workers.

@@ -89,14 +89,15 @@ TEST_CASE("a mesh has a group along each dimension, for each of its members") {
 }
 
 TEST_CASE("members of a mesh may have several points, and meet those that are in the same turn") {
-  const MeshPoints points({{"dp", 2}, {"pp", 6, 3}, {"tp", 2}});
+  const bool back = GENERATE(false, true);
+  const MeshPoints points({{"dp", 2}, {"pp", 6, 3, back}, {"tp", 2}});
   CHECK(points.members().str() == "dp 2 x pp 2 x tp 2");
   CHECK(points.turns() == 3);
   std::set<std::pair<size_t, size_t>> seen;
   for (size_t p = 0; p < points.size(); ++p) {
     const size_t pp = points.coordinate(p, "pp"), member = points.member(p), turn = points.turn(p);
     CHECK(turn == pp / 2);
-    CHECK(points.members().coordinate(member, "pp") == pp % 2);
+    CHECK(points.members().coordinate(member, "pp") == (back && turn == 1 ? 3 - pp : pp % 2));
     for (const char* dim : {"dp", "tp"})
       CHECK(points.members().coordinate(member, dim) == points.coordinate(p, dim));
     CHECK(points.point(member, turn) == p);
@@ -111,6 +112,8 @@ TEST_CASE("members of a mesh may have several points, and meet those that are in
   CHECK(cells[3].call<&Cell::at>(mesh).get() == std::vector<size_t>{1, 1});
   CHECK(cells[3].call<&Cell::at>(next).get() == std::vector<size_t>{3, 1});
   CHECK(next.groups("tp")[1].name() == "next/tp");
+  const Mesh there_and_back = Mesh(mesh.all(), {{"pp", 4, 2, true}, {"tp", 2}}).in_turn(1, "back");
+  CHECK(cells[3].call<&Cell::at>(there_and_back).get() == std::vector<size_t>{2, 1});
   const Error e = error_of([&] { (void)cells[0].call<&Cell::sums>(next, ones({1})).get(); });
   CHECK_THAT(e.what(), Contains("a member has 2 points along pp, and would meet itself in a group along it"));
 }

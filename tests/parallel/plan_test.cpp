@@ -154,7 +154,8 @@ TEST_CASE("the formulas of cut sequences and divided experts") {
   CHECK(kinds(true).contains("divided experts and cut sequences"));
   CHECK_FALSE(kinds(false).contains("cut sequences alone"));
   CHECK(kinds(false).contains("divided experts and ranks"));
-  for (LayerCost& l : p.layers) l.parameters = l.expert_parameters = 512 * kMiB;
+  p.layers.resize(1);  // no stages
+  p.layers[0].parameters = p.layers[0].expert_parameters = 8 * 512 * kMiB;
   const LayoutPlan best = plan(p, {.memory = 1100 * kMiB * 4});
   REQUIRE_FALSE(best.best.empty());
   CHECK(best.best[0].layout.ep > 1);

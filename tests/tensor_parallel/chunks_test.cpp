@@ -80,6 +80,9 @@ TEST_CASE("workers with two stages each make the steps of twice as many workers,
            {{"dp", 2}, {"pp", 4}, {"tp", 1}},
            {.schedule = "looped-bfs", .shard = Shard::all, .gather = Per::step, .reduce = Per::step}},
       Case{{{"pp", 4, 2}, {"tp", 2}}, {{"pp", 4}, {"tp", 2}}},
+      Case{{{"dp", 2}, {"pp", 4, 2, true}, {"tp", 2}},
+           {{"dp", 2}, {"pp", 4}, {"tp", 2}},
+           {.schedule = "zb-v", .shard = Shard::state}},
       Case{{{"dp", 2}, {"pp", 4, 4}, {"tp", 2}}, {{"dp", 2}, {"pp", 4}, {"tp", 2}}, {.shard = Shard::all}});
   auto chunked = one.options, wide = one.options;
   chunked.micro_batches = wide.micro_batches = 4;
@@ -87,6 +90,7 @@ TEST_CASE("workers with two stages each make the steps of twice as many workers,
     if (d.turns > 1) chunked.chunks = static_cast<int>(d.turns);
   if (chunked.schedule == "1f1b") chunked.schedule = "interleaved";
   if (wide.schedule == "looped-bfs") wide.schedule = "gpipe";
+  if (wide.schedule == "zb-v") wide.schedule = "zb-h1";
   CAPTURE(MeshPoints(one.chunked).str(), chunked.schedule, parallel::word(chunked.shard));
   const Trained a = train(run, one.chunked, chunked), b = train(run, one.wide, wide);
   check_same(a, b);
@@ -118,9 +122,7 @@ TEST_CASE("a layout file with chunks makes stages for each, and cuts between all
   CHECK(said(R"("mesh": "dp=2,pp=2", "chunks": 2)") ==
         "[layout] here: [schedule] 1f1b has one chunk for each worker, got 2: use interleaved, looped-bfs, "
         "zb-v, dualpipe-v, or a table");
-  CHECK(said(R"("mesh": "dp=2,pp=2", "chunks": 2, "schedule": "zb-v")") ==
-        "[layout] here: [pipelines] \"zb-v\" has other stages on a worker than a mesh, where stage s is on "
-        "worker s mod 2: use \"interleaved\" or \"looped-bfs\"");
+  CHECK(layout(R"("mesh": "dp=2,pp=2", "chunks": 2, "schedule": "zb-v")").dims()[1].back);
   CHECK(said(R"("mesh": "dp=2,pp=4", "chunks": 2, "schedule": "interleaved")") ==
         "[layout] here: \"mesh\" has 8 points, dp 2 x pp 4 x tp 1, and the cluster 4 workers: change the "
         "sizes, or name 8 of them in \"workers\"");
@@ -142,7 +144,12 @@ TEST_CASE("chunks that a mesh does not have are refused, and groups in which a w
   CHECK_THAT(refusal({{"pp", 4, 2}}, {.schedule = "w0=0,3: F0 F0.1 B0.1 B0\nw1=1,2: F0 F0.1 B0.1 B0",
                                       .micro_batches = 1,
                                       .chunks = 2}),
-             Contains("the table has other stages on a worker than a mesh"));
+             Contains("the table has stage 2 on worker 1, and the mesh has it on worker 0 along pp: use \""));
+  CHECK(refusal({{"pp", 4, 2}}, {.schedule = "zb-v", .micro_batches = 4, .chunks = 2}) ==
+        "[pipelines] \"zb-v\" has stage 2 on worker 1, and the mesh has it on worker 0 along pp: give it the "
+        "dimension {\"pp\", 4, 2, true}");
+  CHECK_THAT(refusal({{"pp", 4, 2, true}}, {.schedule = "interleaved", .micro_batches = 4, .chunks = 2}),
+             Contains("give that dimension no turns back"));
   const Mesh mesh(*cluster, {{"pp", 4, 2}, {"tp", 1}}, {1, 2});
   const auto model = parallel::spawn<PartStage>(cluster->here(), mesh, int64_t{5});
   CHECK_THAT(invalid_text([&] { (void)mesh.groups("pp"); }),

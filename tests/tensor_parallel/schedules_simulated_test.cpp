@@ -6,6 +6,7 @@
 
 #include "actors/worker/worker.h"
 #include "parallel/pipeline/pipelines.h"
+#include "parallel/pipeline/schedule/choose_policy.h"
 #include "parallel/tensor/linear.h"
 #include "rref/ref_table.h"
 #include "tests/support/near.h"
@@ -122,7 +123,9 @@ struct AxisPipelines {
                                  : parallel::stage<&AxisStage::forward>();
     train.emplace(
         Here(internal::rref::RefTable::of(cluster.worker(0))),
-        MeshPoints({{"pp", stages}, {dp ? "dp" : "tp", 2}}), actors, method.with_loss<&AxisStage::loss>(),
+        MeshPoints({{"pp", stages, static_cast<size_t>(way.chunks), parallel::goes_back(way.schedule)},
+                    {dp ? "dp" : "tp", 2}}),
+        actors, method.with_loss<&AxisStage::loss>(),
         parallel::PipelineOptions{
             .schedule = way.schedule, .micro_batches = 2, .chunks = way.chunks, .slices = way.slices},
         parallel::PipelinesDims());

@@ -50,11 +50,13 @@ bool fits(const Simulation& simulation, const std::vector<int>& most_live) {
 
 }  // namespace
 
+bool goes_back(std::string_view name) { return name == "zb-v" || name == "dualpipe-v"; }
+
 Policy make_policy(const std::string& text, int workers, int micro_batches, int chunks) {
   if (text.find(':') != std::string::npos) return parse_table(text, workers, micro_batches, chunks);
   if (text == "interleaved") return interleaved(workers, micro_batches, chunks);
   if (text == "looped-bfs") return looped_bfs(workers, micro_batches, chunks);
-  if (text == "zb-v" || text == "dualpipe-v") {
+  if (goes_back(text)) {
     if (chunks != 2)
       throw_invalid(
           fmt::format("[schedule] {} has two chunks for each worker, stages w and {} - w of worker "

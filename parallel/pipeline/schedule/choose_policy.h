@@ -1,6 +1,7 @@
 // Which policy: by its name, or by what stages cost and how much may be alive.
 #pragma once
 #include <string>
+#include <string_view>
 
 #include "parallel/pipeline/schedule/simulate.h"
 
@@ -11,6 +12,8 @@ namespace troupe::parallel {
 /// a table in its text form, which is checked. `invalid` for anything else, and for a table of other numbers
 /// of workers, chunks or micro-batches.
 Policy make_policy(const std::string& text, int workers, int micro_batches, int chunks = 1);
+/// Whether stages of the policy of this name lie there and back (StageMap::v()).
+bool goes_back(std::string_view name);
 
 struct Choice {
   Policy policy;
