@@ -188,6 +188,9 @@ TEST_CASE("layouts that a plan cannot judge are refused with what to write") {
   CHECK(refused([&] {
           (void)judged(R"({"mesh": {"dp": 4}, "workers": ["w1", "w0", "w2", "w3"]})");
         }).find("\"workers\" has others: leave it out") != std::string::npos);
+  CHECK(refused([&] {
+          (void)judged(R"({"mesh": {"dp": 2, "tp": 2}})");
+        }).find("\"mesh\" has tp 2, and the profile has no layers that ranks divide") != std::string::npos);
 }
 
 TEST_CASE("workers that share a machine's processors are faster while others wait") {
