@@ -37,7 +37,6 @@ struct PipelinesDims {
 /// A worker may have several stages, as many as PipelineOptions::chunks says: of a mesh with {"pp", 4, 2}
 /// (MeshDim::turns) stages 0 and 2, or 1 and 3; of {"pp", 4, 2, true}, for "zb-v" and "dualpipe-v", 0 and 3,
 /// or 1 and 2.
-/// or 1 and 2.
 ///
 /// With replicas that divide nothing (Shard::none) it goes on when a worker is lost: replace(), or by itself
 /// in Job::attempt(). All actors then have others in their places, on a mesh with the worker that comes,

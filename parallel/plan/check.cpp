@@ -13,6 +13,7 @@
 #include "core/base/proportional.h"
 #include "parallel/measure/measurer.h"
 #include "parallel/plan/plan.h"
+#include "parallel/plan/read_profile_of.h"
 #include "parallel/plan/why_not.h"
 
 namespace troupe::parallel {
@@ -105,6 +106,7 @@ PlanCheck check_plan(const Here& here, const ModelProfile& profile, const Planne
         fmt::format("[plan] the profile is of {} workers, from {} on, and {} are here, from {} on: measure "
                     "on these",
                     profile.workers.size(), profile.workers.at(0).name, names.size(), names.at(0)));
+  check_is_of(profile, model, sample, "the profile");
   const PlannedWorkers workers(profile, 0, 0);
   const LayoutCost cost = cost_of(profile, workers, layout);
   std::vector<RRef<Measurer>> measurers;

@@ -30,9 +30,9 @@ struct PlanCheck {
 PlannedLayout planned(const std::vector<MeshDim>& dims, const PipelineOptions& options,
                       const std::vector<size_t>& cuts, int64_t rows);
 
-/// Runs `step` two times, and five times by the clock, and looks whether workers are as fast as they were.
-/// `model`, `sample`: as measure() had them. `invalid` for a profile of other workers, or of fewer layers
-/// than the cuts have.
+/// Runs `step` five times, and five times by the clock, and looks whether workers are as fast as they were.
+/// `model`, `sample`: as measure() had them. `invalid` for a profile of other workers or of another model,
+/// and for more cuts than it has layers.
 PlanCheck check_plan(const Here& here, const ModelProfile& profile, const PlannedLayout& layout,
                      const Value& model, const Tensor& sample, const std::function<void()>& step);
 

@@ -11,8 +11,14 @@ namespace troupe::parallel {
 
 ModelProfile read_profile_of(const Value& model, const Tensor& sample, const std::string& path) {
   ModelProfile profile = read_profile(path);
+  check_is_of(profile, model, sample, path);
+  return profile;
+}
+
+void check_is_of(const ModelProfile& profile, const Value& model, const Tensor& sample,
+                 const std::string& name) {
   const auto other = [&](const std::string& what) {
-    throw_invalid("[plan] " + path + " is of another model: " + what +
+    throw_invalid("[plan] " + name + " is of another model: " + what +
                   ": give the flags with which it was measured, or measure anew");
   };
   const auto made = nn::make(model);
@@ -36,7 +42,6 @@ ModelProfile read_profile_of(const Value& model, const Tensor& sample, const std
       other(fmt::format("layer {}, {}, gives {} for a row there, and {} here", i, known.name,
                         bytes_text(known.output), bytes_text(output)));
   }
-  return profile;
 }
 
 }  // namespace troupe::parallel

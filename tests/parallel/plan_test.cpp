@@ -375,6 +375,27 @@ TEST_CASE("layers are measured on the workers of a cluster") {
   CHECK(refused(model, ones({4, 65})).find("65") != std::string::npos);
 }
 
+TEST_CASE("a check runs no step for a profile of another model") {
+  const auto cluster = Cluster::in_process(1);
+  const auto linear = [](int64_t width) {
+    return Value(ValueList{nn::spec_of("linear", {int64_t{4}, width})});
+  };
+  const Tensor x = ones({4, 4});
+  const ModelProfile p = measure(cluster->here(), linear(8), x, {.repeats = 1});
+  PlannedLayout layout = layout_of(1, 1, 1, 1);
+  layout.rows = {4};
+  int steps = 0;
+  const auto check = [&](const Value& model) {
+    return check_plan(cluster->here(), p, layout, model, x, [&] { ++steps; });
+  };
+  CHECK(testing::invalid_text([&] { (void)check(linear(9)); }) ==
+        "[plan] the profile is of another model: layer 0, linear, has 160 B of parameters there, and 180 B "
+        "here: give the flags with which it was measured, or measure anew");
+  CHECK(steps == 0);
+  CHECK(check(linear(8)).measured_step > 0);
+  CHECK(steps == 10);
+}
+
 TEST_CASE("a whole pass is of as many layers as a worker holds") {
   using internal::parallel::time_whole_pass;
   const ValueList layers{nn::spec_of("linear", {int64_t{64}, int64_t{64}}), Value("relu"),
