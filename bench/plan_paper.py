@@ -47,7 +47,7 @@ def profile(model, cards):
     between = copied(time * wide * (12 + 2 * ff))  # norms, residual sums, dropout, the activation
     block = {"name": "transformer_encoder_layer", "forward": rows(products(time * weights) + attention + between),
              "input": rows(products(time * weights) + 2.5 * attention + 1.5 * between), "weight": rows(products(time * weights)),
-             "backward": rows(products(2 * time * weights) + 2.5 * attention + 1.5 * between), "adding": 0, "alone": 1,
+             "backward": rows(products(2 * time * weights) + 2.5 * attention + 1.5 * between), "adding": 0, "alone": 1, "alone_few": 1,
              "parameters": ELEMENT * weights, "saved": time * wide * (18 + 4 * ff), "working": time * wide * ELEMENT * ff, "output": time * wide * ELEMENT,
              "parameters_divided": 1, "time_divided": 1 - copied(time * wide * 10) / (products(time * weights) + attention + between),
              "saved_divided": 1 - 10 / (18 + 4 * ff), "heads": model["heads"], "sums": 2, "experts": 0, "chosen": 0,

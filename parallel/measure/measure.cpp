@@ -117,8 +117,10 @@ ModelProfile measure(const Here& here, const Value& model, const Tensor& sample,
   for (size_t i = 0; i < alone.size(); ++i) {
     out.layers[i].saved = alone[i].saved, out.layers[i].working = alone[i].working;
     out.layers[i].saved_divided = alone[i].saved_divided;
-    out.layers[i].alone =
-        std::clamp(alone[i].time(rows) / std::max(timed[0][i].time(rows), 1e-12), 1e-3, 1.0);
+    const auto part = [&](double at) {
+      return std::clamp(alone[i].time(at) / std::max(timed[0][i].time(at), 1e-12), 1e-3, 1.0);
+    };
+    out.layers[i].alone = part(rows), out.layers[i].alone_few = part(rows / 4);
   }
   for (const LayerCost& l : out.layers) out.cuts_layers = out.cuts_layers || l.sums > 0;
   const std::vector<MeasuredPlace> places = places_of(measurers, out);

@@ -29,7 +29,7 @@ template <class F>
 void fields(LayerCost& l, const F& f) {
   f("name", l.name), f("forward", l.forward), f("input", l.input), f("weight", l.weight),
       f("backward", l.backward), f("adding", l.adding);
-  f("alone", l.alone);
+  f("alone", l.alone), f("alone_few", l.alone_few);
   f("parameters", l.parameters), f("saved", l.saved), f("working", l.working), f("output", l.output);
   f("time_divided", l.time_divided), f("parameters_divided", l.parameters_divided);
   f("saved_divided", l.saved_divided), f("heads", l.heads), f("sums", l.sums);
@@ -149,9 +149,10 @@ void check(const ModelProfile& p, const Reader& reader) {
     if (l.expert_parameters > (l.experts ? l.parameters : 0))
       reader.fail(fmt::format("\"expert_parameters\" of layer {} are {:.0f} bytes of {:.0f}, with {} experts",
                               in_quotes(l.name, 80), l.expert_parameters, l.parameters, l.experts));
-    if (l.alone <= 0 || l.alone > 1)
-      reader.fail(fmt::format("\"alone\" of layer {} is {}: expected more than 0, and at most 1",
-                              in_quotes(l.name, 80), l.alone));
+    for (const auto& [name, part] : {std::pair("alone", l.alone), {"alone_few", l.alone_few}})
+      if (part <= 0 || part > 1)
+        reader.fail(fmt::format("\"{}\" of layer {} is {}: expected more than 0, and at most 1", name,
+                                in_quotes(l.name, 80), part));
     for (const double part : {l.time_divided, l.parameters_divided, l.saved_divided})
       if (part > 1)
         reader.fail(fmt::format("the divided part of layer {} is {}: expected at most 1",
@@ -235,6 +236,7 @@ ModelProfile merge(const std::vector<ModelProfile>& profiles) {
       least(a.backward, b.backward, rows);
       a.adding = std::min(a.adding, b.adding);
       a.saved = std::max(a.saved, b.saved), a.alone = std::max(a.alone, b.alone);
+      a.alone_few = std::max(a.alone_few, b.alone_few);
     }
     for (const WorkerCost& w : one.workers) {
       const auto known = std::ranges::find(all.workers, w.name, &WorkerCost::name);

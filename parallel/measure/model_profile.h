@@ -1,5 +1,6 @@
 // What a model's layers, workers and links were measured to take, as a file that a planner reads.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -24,6 +25,7 @@ struct LayerCost {
   RowTime backward;                ///< both at once
   double adding = 0;               ///< seconds more of a micro-batch whose gradients are added to others
   double alone = 1;                ///< the part of these that it takes while no other worker works
+  double alone_few = 1;            ///< that part with a quarter of the sample's rows
   double parameters = 0;           ///< bytes
   double saved = 0;                ///< bytes that a row leaves for the backward pass, its result among them
   double working = 0;              ///< bytes that a row needs besides while it runs, forward or back
@@ -36,6 +38,11 @@ struct LayerCost {
   int64_t experts = 0, chosen = 0;
   double expert_parameters = 0;  ///< bytes of `parameters` that experts have
   double time(double rows) const { return forward.of(rows) + backward.of(rows); }
+  /// `alone` at so many rows, where the sample has `batch`.
+  double alone_at(double rows, double batch) const {
+    const double between = std::clamp((rows - batch / 4) / (batch - batch / 4), 0.0, 1.0);
+    return alone_few + between * (alone - alone_few);
+  }
   bool operator==(const LayerCost&) const = default;
 };
 

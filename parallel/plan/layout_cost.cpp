@@ -40,11 +40,12 @@ class StepFormulas {
     for (size_t i = model_.begin(s); i < model_.end(s); ++i) {
       const LayerCost& l = model_.layer(i);
       const double part = model_.part(l, l.time_divided) / speed;
-      const RowTime input = cuts_passes_ ? l.input : RowTime{}, weight = cuts_passes_ ? l.weight : l.backward;
+      const bool cuts = cuts_passes(s);
+      const RowTime input = cuts ? l.input : RowTime{}, weight = cuts ? l.weight : l.backward;
       t.forward += l.forward.of(rows) * part, t.input += input.of(rows) * part;
       const double adding = l.adding * (model_.micro_batches() - 1) / model_.micro_batches();
       t.weight += (weight.of(rows) + adding) * part;
-      const double less = part * (1 - l.alone);
+      const double less = part * (1 - l.alone_at(rows, static_cast<double>(model_.profile().batch)));
       saved.forward += l.forward.of(rows) * less, saved.input += input.of(rows) * less;
       saved.weight += (weight.of(rows) + adding) * less;
       sums += model_.exchanges(l, replica, s), copies += model_.over_copies(l, replica, s);
@@ -69,20 +70,29 @@ class StepFormulas {
     if (layout_.dp < 2 || (layout_.shard == Shard::all && layout_.reduce == Per::use)) return 0;
     const bool cuts = layout_.shard == Shard::gradients || layout_.shard == Shard::all;
     const Collective c = cuts ? Collective::reduce_scatter : Collective::all_reduce;
-    const bool waits = !cuts_passes_ && layout_.shard == Shard::all;
+    const bool waits = !cuts_passes(s) && layout_.shard == Shard::all;
     const bool under = !waits && sums_lie_under(s);
     const BucketSizes sizes;
     auto limit = static_cast<double>(sizes.first);
     double left = 0, bucket = 0;
     for (size_t i = model_.begin(s); i < model_.end(s); ++i) left += under ? last_pass(replica, s, i) : 0;
     double end = -left;
-    for (size_t i = model_.end(s); i-- > model_.begin(s);) {
-      bucket += model_.parameters_of(model_.layer(i));
-      left -= under ? last_pass(replica, s, i) : 0;
-      if (bucket < limit && i > model_.begin(s)) continue;
-      end = std::max(end, -left) + model_.over_replicas(c, bucket, s);
+    const auto sends = [&](double bytes, double at) {
+      end = std::max(end, at) + model_.over_replicas(c, bytes, s);
       bucket = 0, limit = static_cast<double>(sizes.others);
+    };
+    // Parameters of a layer come one after the other.
+    for (size_t i = model_.end(s); i-- > model_.begin(s);) {
+      const double bytes = model_.parameters_of(model_.layer(i));
+      const double pass = under ? last_pass(replica, s, i) : 0;
+      double come = 0;
+      while (bytes - come >= limit - bucket) {
+        come += limit - bucket;
+        sends(limit, -left + pass * come / bytes);
+      }
+      bucket += bytes - come, left -= pass;
     }
+    if (bucket > 0) sends(bucket, 0);
     return std::max(0.0, end);
   }
   // Parameters that a step leaves in pieces are gathered behind it.
@@ -99,9 +109,11 @@ class StepFormulas {
   // Seconds in which the last pass of a step goes by a layer, back.
   double last_pass(int64_t replica, size_t s, size_t i) const {
     const LayerCost& l = model_.layer(i);
-    const RowTime& back = cuts_passes_ ? l.weight : l.backward;
+    const RowTime& back = cuts_passes(s) ? l.weight : l.backward;
     return back.of(model_.rows(replica)) * model_.part(l, l.time_divided) / model_.speed(replica, s);
   }
+  // Nobody waits for gradients of the model's input.
+  bool cuts_passes(size_t s) const { return cuts_passes_ && s > 0; }
   bool sums_lie_under(size_t s) const { return has_free_cores_ || model_.between_hosts(s); }
   // Each part is gathered under the one before it; the first under nothing.
   void add_gathers(size_t s, StageTimes& t) const {
@@ -121,21 +133,22 @@ class StepFormulas {
   const CutModel& model_;
   const PlannedLayout& layout_;
   const bool has_free_cores_;
-  const bool cuts_passes_;  // a schedule that puts off gradients of parameters
+  const bool cuts_passes_;  // the schedule puts off gradients of parameters
 };
 
-// Bytes of gradients while the last pass of a step goes back through a stage. What replicas divide is that of
-// rank_bytes.cpp.
+// Bytes of gradients while the first or the last pass of a step goes back through a stage. What replicas
+// divide is that of rank_bytes.cpp.
 class ComingGradients {
  public:
-  ComingGradients(const CutModel& model, size_t stage)
+  ComingGradients(const CutModel& model, size_t stage, bool is_first)
       : parameters_(model.parameters(stage)),
         replicas_(model.layout().dp > 1 ? model.replicas() : 1),
-        several_(model.layout().micro_batches > 1),
+        several_(!is_first),
         in_context_(several_ && replicas_ == 1 && model.layout().ranks() > 1),
         shard_(replicas_ == 1 ? Shard::none : model.layout().shard),
         cuts_(shard_ == Shard::gradients || shard_ == Shard::all),
         by_parts_(shard_ == Shard::all && model.layout().reduce == Per::use),
+        sends_(replicas_ > 1 && (by_parts_ || several_ || model.layout().micro_batches == 1)),
         copies_(cuts_ || (replicas_ > 1 && !model.between_hosts(stage))) {
     // The passes before have brought theirs, to which this one adds its own.
     if (several_) (by_parts_ ? pieces_ : whole_) = by_parts_ ? parameters_ / replicas_ : parameters_;
@@ -145,15 +158,10 @@ class ComingGradients {
   double come_by(double parameters, bool last) {
     if (!several_ || by_parts_ || in_context_) whole_ += parameters;
     bucket_ += parameters;
-    if (replicas_ == 1 || (bucket_ < limit_ && !last && !by_parts_)) return there();
-    // Two buckets are on their way. What is cut travels packed, and to others of a host as a copy.
-    sent_ += copies_ ? bucket_ : 0, on_the_way_.push_back(std::exchange(bucket_, 0));
-    if (cuts_ && !(by_parts_ && several_)) pieces_ += on_the_way_.back() / replicas_;
-    const double most = there();
-    limit_ = static_cast<double>(BucketSizes().others);
-    if (on_the_way_.size() < 2) return most;
-    if (cuts_) whole_ -= on_the_way_[0];
-    sent_ -= copies_ ? on_the_way_[0] : 0, on_the_way_.erase(on_the_way_.begin());
+    if (!sends_) return there();
+    double most = there();
+    while (bucket_ > 0 && (by_parts_ || last || bucket_ >= limit_))
+      most = std::max(most, send(by_parts_ ? bucket_ : std::min(bucket_, limit_)));
     return most;
   }
   /// While the optimizer steps, and while parameters are gathered behind it.
@@ -166,12 +174,25 @@ class ComingGradients {
   }
 
  private:
+  // Two buckets are on their way. What is cut travels packed, and to others of a host as a copy.
+  double send(double bytes) {
+    bucket_ -= bytes, on_the_way_.push_back(bytes);
+    sent_ += copies_ ? bytes : 0;
+    if (cuts_ && !(by_parts_ && several_)) pieces_ += bytes / replicas_;
+    const double most = there();
+    limit_ = static_cast<double>(BucketSizes().others);
+    if (on_the_way_.size() < 2) return most;
+    if (cuts_) whole_ -= on_the_way_[0];
+    sent_ -= copies_ ? on_the_way_[0] : 0, on_the_way_.erase(on_the_way_.begin());
+    return most;
+  }
+
   const double parameters_, replicas_;
-  const bool several_;     // micro-batches
+  const bool several_;     // passes before it
   const bool in_context_;  // where ranks wait for each other, each pass has gradients of its own
   const Shard shard_;
   const bool cuts_, by_parts_;  // the second: they go to the replicas at each use
-  const bool copies_;
+  const bool sends_, copies_;
   double whole_ = 0, pieces_ = 0, sent_ = 0, bucket_ = 0;
   double limit_ = static_cast<double>(BucketSizes().first);
   std::vector<double> on_the_way_;
@@ -191,23 +212,27 @@ LayoutCost memory_of_stage(const CutModel& model, int64_t replica, size_t s, int
     m.before = std::max(m.before, model.workers().before(model.worker(replica, s, t)));
   m.parameters = all ? p / n + (layout.gather == Per::step ? p : 2 * largest) : p;
   m.state = model.profile().state * (layout.shard == Shard::none ? p : p / n);
-  // While other micro-batches are alive, this one goes back: layer for layer, what was saved goes, and
-  // gradients come.
-  const double others = layout.checkpoint == Checkpoint::never ? (live - 1) * saved * rows : live * input;
-  double left = saved;
-  ComingGradients coming(model, s);
   const auto note = [&](double gradients, double activations) {
     if (gradients + activations <= m.gradient_bytes + m.activations) return;
     m.gradient_bytes = gradients, m.activations = activations;
   };
-  for (size_t i = model.end(s); i-- > model.begin(s);) {
-    const LayerCost& l = model.layer(i);
-    const double part = model.part(l, l.saved_divided);
-    note(coming.there(), others + (left + l.working * part) * rows);
-    left -= l.saved * part;
-    note(coming.come_by(model.parameters_of(l), i == model.begin(s)), others + std::max(0.0, left) * rows);
+  // While other micro-batches are alive, one goes back: layer for layer, what was saved goes, and gradients
+  // come. When the second does, those of the first are there.
+  for (const bool first : {true, false}) {
+    if (!first && layout.micro_batches == 1) continue;
+    const int alive = first ? live : std::min<int>(live, static_cast<int>(layout.micro_batches) - 1);
+    const double others = layout.checkpoint == Checkpoint::never ? (alive - 1) * saved * rows : alive * input;
+    double left = saved;
+    ComingGradients coming(model, s, first);
+    for (size_t i = model.end(s); i-- > model.begin(s);) {
+      const LayerCost& l = model.layer(i);
+      const double part = model.part(l, l.saved_divided);
+      note(coming.there(), others + (left + l.working * part) * rows);
+      left -= l.saved * part;
+      note(coming.come_by(model.parameters_of(l), i == model.begin(s)), others + std::max(0.0, left) * rows);
+    }
+    note(coming.in_optimizer(), 0);
   }
-  note(coming.in_optimizer(), 0);
   m.memory = m.before + m.parameters + m.gradient_bytes + m.state + m.activations;
   return m;
 }
