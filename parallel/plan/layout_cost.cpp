@@ -25,7 +25,7 @@ class StepFormulas {
   explicit StepFormulas(const CutModel& model)
       : model_(model),
         layout_(model.layout()),
-        has_free_cores_(model.profile().cores > model.workers().most_on_a_host()),
+        has_free_cores_(model.profile().cores > model.workers().most_on_a_machine()),
         cuts_passes_(model.layout().pp > 1 && model.layout().schedule.starts_with("zb")) {}
 
   struct StageCost {
@@ -114,7 +114,7 @@ class StepFormulas {
   }
   // Nobody waits for gradients of the model's input.
   bool cuts_passes(size_t s) const { return cuts_passes_ && s > 0; }
-  bool sums_lie_under(size_t s) const { return has_free_cores_ || model_.between_hosts(s); }
+  bool sums_lie_under(size_t) const { return has_free_cores_; }
   // Each part is gathered under the one before it; the first under nothing.
   void add_gathers(size_t s, StageTimes& t) const {
     double gather = 0, first = 0;

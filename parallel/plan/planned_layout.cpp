@@ -70,6 +70,12 @@ PlannedWorkers::PlannedWorkers(const ModelProfile& profile, int64_t count, int64
   }
 }
 
+int64_t PlannedWorkers::most_on_a_machine() const {
+  std::map<size_t, int64_t> on;
+  for (const size_t m : machines_) ++on[m];
+  return std::ranges::max_element(on, {}, [](const auto& machine) { return machine.second; })->second;
+}
+
 std::vector<int> live_of(const PlannedLayout& layout) {
   std::vector<int> live;
   const auto m = static_cast<int>(layout.micro_batches), p = static_cast<int>(layout.pp);

@@ -58,6 +58,8 @@ class PlannedWorkers {
   const std::string& name(size_t worker) const& { return names_[worker]; }
   /// The workers of the host that has most.
   int64_t most_on_a_host() const { return most_; }
+  /// Those of the machine that has most.
+  int64_t most_on_a_machine() const;
 
  private:
   std::vector<double> speeds_, before_;
