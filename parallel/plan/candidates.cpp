@@ -34,9 +34,11 @@ Candidates::Candidates(const ModelProfile& profile, const PlanOptions& options, 
 }
 
 std::optional<std::vector<size_t>> Candidates::cuts(const PlannedLayout& layout) {
-  const int64_t pp = layout.pp, tp = layout.tp;
-  if (static_cast<size_t>(pp) > profile_.layers.size()) return {};
-  const auto [at, is_new] = cuts_.try_emplace({pp, tp, layout.ranks()});
+  const int64_t tp = layout.tp;
+  const MeshDim along = layout.along_stages();
+  if (static_cast<size_t>(layout.stages()) > profile_.layers.size()) return {};
+  const auto [at, is_new] =
+      cuts_.try_emplace({layout.pp, along.back ? -layout.chunks : layout.chunks, tp, layout.ranks()});
   if (is_new) {
     std::vector<double> costs;
     const auto rows = static_cast<double>(profile_.batch);
@@ -44,7 +46,7 @@ std::optional<std::vector<size_t>> Candidates::cuts(const PlannedLayout& layout)
       const double share = 1 - l.time_divided + l.time_divided / static_cast<double>(tp);
       costs.push_back(l.time(rows) * share);
     }
-    at->second = balanced(costs, pp, layout.ranks());
+    at->second = balanced(costs, layout);
   }
   return at->second;
 }
@@ -86,6 +88,21 @@ void Candidates::with_ranks(PlannedLayout layout, const Each& f) {
     if (!at || layout.dp * layout.ep > batch_) continue;
     layout.cuts = *at, layout.rows = rows_of(layout);
     with_schedules(layout, f);
+    if (pp > 1) with_chunks(layout, f);
+  }
+}
+
+// An interleaved schedule goes round the workers with as many micro-batches as there are, or several times.
+void Candidates::with_chunks(PlannedLayout layout, const Each& f) {
+  const int64_t fewest = *std::ranges::min_element(layout.rows);
+  layout.schedule = "interleaved";
+  for (const int64_t chunks : {2, 4}) {
+    layout.chunks = chunks;
+    const auto at = cuts(layout);
+    if (!at) return;
+    layout.cuts = *at;
+    for (int64_t m = layout.pp; m * layout.ep <= fewest && m <= 16 * layout.pp; m *= 2)
+      layout.micro_batches = m, with_memory(layout, f);
   }
 }
 
@@ -125,7 +142,9 @@ void Candidates::with_memory(PlannedLayout layout, const Each& f) const {
   }
 }
 
-std::vector<size_t> Candidates::balanced(const std::vector<double>& costs, int64_t pp, int64_t ranks) const {
+std::vector<size_t> Candidates::balanced(const std::vector<double>& costs,
+                                         const PlannedLayout& layout) const {
+  const int64_t pp = layout.pp, ranks = layout.ranks();
   std::vector<double> speeds;
   for (int64_t s = 0; s < pp; ++s) {
     double least = workers_.speed(static_cast<size_t>(s * ranks));
@@ -133,7 +152,10 @@ std::vector<size_t> Candidates::balanced(const std::vector<double>& costs, int64
       if (static_cast<int64_t>(w) / ranks % pp == s) least = std::min(least, workers_.speed(w));
     speeds.push_back(least);
   }
-  return balance(costs, speeds);
+  std::vector<double> of_stages;
+  const MeshDim along = layout.along_stages();
+  for (size_t s = 0; s < along.size; ++s) of_stages.push_back(speeds[member_at(along, s)]);
+  return balance(costs, of_stages);
 }
 
 }  // namespace troupe::internal::parallel

@@ -33,8 +33,9 @@ class Candidates {
  private:
   void with_ranks(PlannedLayout layout, const Each& f);
   void with_schedules(PlannedLayout layout, const Each& f) const;
+  void with_chunks(PlannedLayout layout, const Each& f);
   void with_memory(PlannedLayout layout, const Each& f) const;
-  std::vector<size_t> balanced(const std::vector<double>& costs, int64_t pp, int64_t ranks) const;
+  std::vector<size_t> balanced(const std::vector<double>& costs, const PlannedLayout& layout) const;
 
   const ModelProfile& profile_;
   const PlanOptions& options_;
@@ -42,7 +43,7 @@ class Candidates {
   const int64_t batch_;
   int64_t most_heads_ = 1;
   int64_t experts_ = 0;  // such numbers of ranks divide those of every layer
-  std::map<std::array<int64_t, 3>, std::optional<std::vector<size_t>>> cuts_;
+  std::map<std::array<int64_t, 4>, std::optional<std::vector<size_t>>> cuts_;
 };
 
 }  // namespace troupe::internal::parallel

@@ -68,13 +68,12 @@ PlannedLayout planned(const std::vector<MeshDim>& dims, const PipelineOptions& o
   for (const MeshDim& d : dims)
     if (d.size > 1 && std::ranges::find(kKnown, d.name) == kKnown.end())
       throw_invalid("[plan] a plan knows the dimensions dp, pp, ep, cp and tp, and this mesh has " + d.name);
-  if (options.chunks > 1 || options.slices > 1)
+  if (options.slices > 1)
     throw_invalid(fmt::format(
-        "[plan] a plan knows no chunks and slices, and this layout has chunks = {} and slices = {}: "
-        "leave them out",
-        options.chunks, options.slices));
+        "[plan] a plan knows no slices, and this layout has slices = {}: leave them out", options.slices));
   layout.dp = static_cast<int64_t>(size_along(dims, "dp"));
-  layout.pp = static_cast<int64_t>(size_along(dims, "pp"));
+  layout.chunks = std::max(options.chunks, 1);
+  layout.pp = static_cast<int64_t>(size_along(dims, "pp")) / layout.chunks;
   layout.ep = static_cast<int64_t>(size_along(dims, "ep"));
   layout.cp = static_cast<int64_t>(size_along(dims, "cp"));
   layout.tp = static_cast<int64_t>(size_along(dims, "tp"));

@@ -17,9 +17,10 @@ CutModel::CutModel(const ModelProfile& profile, const PlannedWorkers& workers, c
     : profile_(profile),
       workers_(workers),
       layout_(layout),
-      at_(troupe::parallel::borders(profile.layers.size(), layout.cuts)) {
-  if (static_cast<int64_t>(at_.size()) != layout.pp + 1)
-    throw_invalid(fmt::format("[plan] {} cuts do not make {} stages", layout.cuts.size(), layout.pp));
+      at_(troupe::parallel::borders(profile.layers.size(), layout.cuts)),
+      along_(layout.along_stages()) {
+  if (static_cast<int64_t>(at_.size()) != layout.stages() + 1)
+    throw_invalid(fmt::format("[plan] {} cuts do not make {} stages", layout.cuts.size(), layout.stages()));
   if (static_cast<size_t>(layout.workers()) > workers.size())
     throw_invalid(fmt::format("[plan] {} has {} workers, and there are {}", layout.str(), layout.workers(),
                               workers.size()));
@@ -72,7 +73,7 @@ Hop CutModel::hop(int64_t replica) const {
     const size_t from = worker(replica, s, 0), to = worker(replica, s + 1, 0);
     const bool far = workers_.host(from) != workers_.host(to);
     const LinkCost& link = this->link(from, to);
-    if (link.rate <= 0) continue;
+    if (link.rate <= 0 || from == to) continue;
     const Hop here(link.latency, bytes * (far ? static_cast<double>(layout_.ranks()) : 1) / link.rate);
     if (here.latency + here.busy > worst.latency + worst.busy) worst = here;
   }

@@ -2,6 +2,7 @@
 #pragma once
 #include <vector>
 
+#include "collective/mesh_points.h"
 #include "collective/schedule/choice.h"
 #include "parallel/pipeline/schedule/simulate.h"
 #include "parallel/plan/planned_layout.h"
@@ -21,7 +22,11 @@ class CutModel {
   const ModelProfile& profile() const& { return profile_; }
   const PlannedWorkers& workers() const& { return workers_; }
   const PlannedLayout& layout() const& { return layout_; }
-  size_t stages() const { return static_cast<size_t>(layout_.pp); }
+  size_t stages() const { return static_cast<size_t>(layout_.stages()); }
+  /// Workers of one replica and rank, each of which has a stage for each chunk.
+  size_t columns() const { return static_cast<size_t>(layout_.pp); }
+  size_t chunks() const { return along_.turns; }
+  size_t stage(size_t column, size_t chunk) const { return coordinate_of(along_, column, chunk); }
   double replicas() const { return static_cast<double>(layout_.dp); }
   double micro_batches() const { return static_cast<double>(layout_.micro_batches); }
 
@@ -29,7 +34,8 @@ class CutModel {
   size_t end(size_t stage) const { return at_[stage + 1]; }
   const LayerCost& layer(size_t i) const& { return profile_.layers[i]; }
   size_t worker(int64_t replica, size_t stage, int64_t rank) const {
-    return static_cast<size_t>((replica * layout_.pp + static_cast<int64_t>(stage)) * layout_.ranks() + rank);
+    const auto column = static_cast<int64_t>(member_at(along_, stage));
+    return static_cast<size_t>((replica * layout_.pp + column) * layout_.ranks() + rank);
   }
   /// A rank has so many of a micro-batch, where a row that is cut counts by its part.
   double rows(int64_t replica) const;
@@ -70,6 +76,7 @@ class CutModel {
   const PlannedLayout& layout_;
   const troupe::parallel::LinkCost& link(size_t from, size_t to) const;
   const std::vector<size_t> at_;
+  const MeshDim along_;  // the stages
 };
 
 }  // namespace troupe::internal::parallel

@@ -19,6 +19,9 @@ namespace {
 using internal::collective::Collective;
 using internal::parallel::CutModel;
 
+// Whether gradients of parameters are computed by themselves.
+bool puts_off(const std::string& schedule) { return schedule.starts_with("zb") || schedule == "dualpipe-v"; }
+
 // Times of a layout's step.
 class StepFormulas {
  public:
@@ -26,7 +29,7 @@ class StepFormulas {
       : model_(model),
         layout_(model.layout()),
         has_free_cores_(model.profile().cores > model.workers().most_on_a_machine()),
-        cuts_passes_(model.layout().pp > 1 && model.layout().schedule.starts_with("zb")) {}
+        cuts_passes_(model.layout().pp > 1 && puts_off(model.layout().schedule)) {}
 
   struct StageCost {
     StageTimes times;    // of a micro-batch, with sums and gathers
@@ -198,7 +201,8 @@ class ComingGradients {
   std::vector<double> on_the_way_;
 };
 
-LayoutCost memory_of_stage(const CutModel& model, int64_t replica, size_t s, int live) {
+// Memory of a stage, while a micro-batch goes back through it.
+LayoutCost memory_in_pass(const CutModel& model, int64_t replica, size_t s, int live) {
   const PlannedLayout& layout = model.layout();
   LayoutCost m;
   const double p = model.parameters(s), n = model.replicas(), rows = model.rows(replica);
@@ -231,10 +235,82 @@ LayoutCost memory_of_stage(const CutModel& model, int64_t replica, size_t s, int
       left -= l.saved * part;
       note(coming.come_by(model.parameters_of(l), i == model.begin(s)), others + std::max(0.0, left) * rows);
     }
-    note(coming.in_optimizer(), 0);
   }
-  m.memory = m.before + m.parameters + m.gradient_bytes + m.state + m.activations;
   return m;
+}
+
+// Activations of a micro-batch that a stage keeps until it goes back.
+double kept_by_stage(const CutModel& model, int64_t replica, size_t s) {
+  const bool input = model.layout().checkpoint != Checkpoint::never;
+  double bytes = input && s ? model.layer(model.begin(s) - 1).output : 0;
+  for (size_t i = model.begin(s); !input && i < model.end(s); ++i)
+    bytes += model.layer(i).saved * model.part(model.layer(i), model.layer(i).saved_divided);
+  return bytes * model.rows(replica);
+}
+
+// The moment at which a worker keeps most: one of its stages goes back.
+struct Fullest {
+  std::vector<int> live;  // micro-batches of each of its stages
+  size_t back = 0;
+  std::vector<double> gradients = {0};  // that each has while others go back
+};
+std::vector<Fullest> fullest_moments(const CutModel& model) {
+  const PlannedLayout& layout = model.layout();
+  // An interleaved schedule repeats itself with as many micro-batches as workers.
+  const int64_t m =
+      layout.schedule == "interleaved" ? std::min(layout.micro_batches, 4 * layout.pp) : layout.micro_batches;
+  const auto table = std::get<Schedule>(make_policy(layout.schedule, static_cast<int>(layout.pp),
+                                                    static_cast<int>(m), static_cast<int>(layout.chunks)));
+  std::vector<Fullest> all(model.columns());
+  for (size_t w = 0; w < all.size(); ++w) {
+    std::vector<int> live(static_cast<size_t>(layout.chunks), 0);
+    std::vector<double> kept, gradients(live.size(), 0);
+    for (size_t c = 0; c < model.chunks(); ++c) kept.push_back(kept_by_stage(model, 0, model.stage(w, c)));
+    double bytes = 0, most = -1;
+    for (const Action& a : table.rows[w]) {
+      const auto c = static_cast<size_t>(a.chunk);
+      if (a.work == Work::forward) ++live[c], bytes += kept[c];
+      if (a.work != Work::backward && a.work != Work::weight) continue;
+      if (bytes > most) most = bytes, all[w] = {live, c, gradients};
+      --live[c], bytes -= kept[c];
+      if (gradients[c] > 0) continue;
+      gradients[c] = ComingGradients(model, model.stage(w, c), false).there();
+      bytes += gradients[c];
+    }
+  }
+  return all;
+}
+
+LayoutCost memory_of_worker(const CutModel& model, int64_t replica, size_t w, const Fullest& full) {
+  const PlannedLayout& layout = model.layout();
+  LayoutCost sum;
+  double in_optimizer = 0;
+  for (size_t c = 0; c < full.live.size(); ++c) {
+    const size_t s = model.stage(w, c);
+    in_optimizer += ComingGradients(model, s, layout.micro_batches == 1).in_optimizer();
+    LayoutCost m = memory_in_pass(model, replica, s, full.live[c]);
+    if (c != full.back) {
+      m.gradient_bytes = full.gradients[c], m.activations = full.live[c] * kept_by_stage(model, replica, s);
+      if (layout.shard == Shard::all && layout.gather == Per::use)
+        m.parameters = model.parameters(s) / model.replicas();
+    }
+    sum.before = m.before, sum.parameters += m.parameters, sum.state += m.state;
+    sum.gradient_bytes += m.gradient_bytes, sum.activations += m.activations;
+  }
+  if (in_optimizer > sum.gradient_bytes + sum.activations)
+    sum.gradient_bytes = in_optimizer, sum.activations = 0;
+  sum.memory = sum.before + sum.parameters + sum.gradient_bytes + sum.state + sum.activations;
+  return sum;
+}
+
+// Whether a replica keeps as much as the one before it: it has as many rows, on workers that had as much.
+bool keeps_as_the_last(const CutModel& model, int64_t replica) {
+  if (replica == 0 || model.rows(replica) != model.rows(replica - 1)) return false;
+  const size_t each = model.columns() * static_cast<size_t>(model.layout().ranks());
+  const size_t first = model.worker(replica, 0, 0);
+  for (size_t w = first; w < first + each; ++w)
+    if (model.workers().before(w) != model.workers().before(w - each)) return false;
+  return true;
 }
 
 double sent_by_stage(const CutModel& model, int64_t replica, size_t s) {
@@ -253,8 +329,11 @@ double sent_by_stage(const CutModel& model, int64_t replica, size_t s) {
     bytes += 2 * 2 * uses * (experts - 1) / experts * static_cast<double>(l.chosen) * l.output * rows;
     bytes += 2 * uses * (context * experts - 1) / (context * experts) * model.dense_parameters_of(l);
   }
-  if (s + 1 < model.stages()) bytes += model.layer(model.end(s) - 1).output * rows * uses;
-  if (s > 0) bytes += model.layer(model.begin(s) - 1).output * rows * uses;
+  const auto is_away = [&](size_t other) {
+    return model.worker(replica, s, 0) != model.worker(replica, other, 0);
+  };
+  if (s + 1 < model.stages() && is_away(s + 1)) bytes += model.layer(model.end(s) - 1).output * rows * uses;
+  if (s > 0 && is_away(s - 1)) bytes += model.layer(model.begin(s) - 1).output * rows * uses;
   return bytes;
 }
 
@@ -264,10 +343,16 @@ double least_step(const ModelProfile& profile, const PlannedWorkers& workers, co
   const CutModel model(profile, workers, layout);
   const StepFormulas f(model);
   double most = 0;
-  for (size_t s = 0; s < model.stages(); ++s) {
-    const StageTimes t = f.stage(0, s).alone;
-    most = std::max(most, model.micro_batches() * (t.forward + t.input + t.weight) + f.summed(0, s) +
-                              f.optimizer(0, s) + f.gathered_after(s));
+  for (size_t w = 0; w < model.columns(); ++w) {
+    double work = 0, summed = f.summed(0, w);
+    for (size_t c = 0; c < model.chunks(); ++c) {
+      const size_t s = model.stage(w, c);
+      const StageTimes t = f.stage(0, s).alone;
+      work +=
+          model.micro_batches() * (t.forward + t.input + t.weight) + f.optimizer(0, s) + f.gathered_after(s);
+      if (c > 0) summed = std::min(summed, f.summed(0, s));
+    }
+    most = std::max(most, work + summed);
   }
   return most;
 }
@@ -276,10 +361,14 @@ LayoutCost memory_of(const ModelProfile& profile, const PlannedWorkers& workers,
                      const std::vector<int>& live) {
   const CutModel model(profile, workers, layout);
   LayoutCost most;
-  for (int64_t d = 0; d < layout.dp; ++d)
-    for (size_t s = 0; s < model.stages(); ++s)
-      if (LayoutCost m = memory_of_stage(model, d, s, live.at(s)); m.memory > most.memory)
-        most = m, most.worker = model.worker(d, s, 0);
+  const auto full = layout.chunks > 1 ? fullest_moments(model) : std::vector<Fullest>();
+  for (int64_t d = 0; d < layout.dp; ++d) {
+    if (keeps_as_the_last(model, d)) continue;
+    for (size_t w = 0; w < model.columns(); ++w) {
+      const LayoutCost m = memory_of_worker(model, d, w, full.empty() ? Fullest{{live.at(w)}} : full[w]);
+      if (m.memory > most.memory) most = m, most.worker = model.worker(d, w, 0);
+    }
+  }
   return most;
 }
 
@@ -289,14 +378,14 @@ namespace {
 SharedProcessors processors_of(const CutModel& model, int64_t replica) {
   SharedProcessors shared{.all = model.workers().timed_together()};
   std::set<size_t> own;
-  for (size_t s = 0; s < model.stages(); ++s) {
-    const size_t machine = model.workers().machine(model.worker(replica, s, 0));
+  for (size_t w = 0; w < model.columns(); ++w) {
+    const size_t machine = model.workers().machine(model.worker(replica, w, 0));
     shared.machine.push_back(static_cast<int>(machine)), own.insert(machine);
   }
   double there = 0;
   for (size_t w = 0; w < static_cast<size_t>(model.layout().workers()); ++w)
     if (own.contains(model.workers().machine(w))) ++there;
-  shared.like = there / static_cast<double>(model.stages());
+  shared.like = there / static_cast<double>(model.columns());
   return shared;
 }
 
@@ -306,23 +395,27 @@ LayoutCost cost_of_replica(const CutModel& model, int64_t replica,
   const StepFormulas f(model);
   std::vector<double> end(stages.size(), 0);  // of the last backward pass
   for (const auto& e : run.events) {
-    double& last = end[static_cast<size_t>(e.worker)];
+    double& last = end[model.stage(static_cast<size_t>(e.worker), static_cast<size_t>(e.action.chunk))];
     if (e.action.work != Work::forward) last = std::max(last, e.end);
   }
   LayoutCost cost;
   size_t last = 0;
-  double behind = 0;
-  for (size_t s = 0; s < stages.size(); ++s) {
-    const double summed = f.summed(replica, s);
-    const double all = end[s] + summed + f.optimizer(replica, s) + f.gathered_after(s);
-    if (all > cost.step) cost.step = all, last = s, behind = summed;
-    cost.sent = std::max(cost.sent, sent_by_stage(model, replica, s));
+  for (size_t w = 0; w < model.columns(); ++w) {
+    double passed = 0, summed = 0, optimizer = 0, gathered = 0, sums = 0, sent = 0;  // of all its stages
+    for (size_t c = 0; c < model.chunks(); ++c) {
+      const size_t s = model.stage(w, c);
+      passed = std::max(passed, end[s]), summed = std::max(summed, end[s] + f.summed(replica, s));
+      optimizer += f.optimizer(replica, s), gathered += f.gathered_after(s);
+      const StageTimes& t = stages[s].times;
+      sums += model.micro_batches() * (t.forward + t.input + t.weight - stages[s].compute);
+      sent += sent_by_stage(model, replica, s);
+    }
+    cost.sent = std::max(cost.sent, sent);
+    if (summed + optimizer + gathered <= cost.step) continue;
+    cost.step = summed + optimizer + gathered, last = w;
+    cost.sums = sums, cost.optimizer = optimizer, cost.gradients = summed - passed + gathered;
   }
-  const StageTimes& t = stages[last].times;
-  cost.sums = model.micro_batches() * (t.forward + t.input + t.weight - stages[last].compute);
   cost.compute = run.busy[last] - cost.sums;
-  cost.optimizer = f.optimizer(replica, last);
-  cost.gradients = behind + f.gathered_after(last);
   cost.bubble = std::max(0.0, cost.step - cost.compute - cost.sums - cost.optimizer - cost.gradients);
   return cost;
 }
@@ -333,8 +426,8 @@ LayoutCost cost_of(const ModelProfile& profile, const PlannedWorkers& workers, c
                    Simulation& simulated) {
   const CutModel model(profile, workers, layout);
   const StepFormulas f(model);
-  const Policy policy =
-      make_policy(layout.schedule, static_cast<int>(layout.pp), static_cast<int>(layout.micro_batches));
+  const Policy policy = make_policy(layout.schedule, static_cast<int>(layout.pp),
+                                    static_cast<int>(layout.micro_batches), static_cast<int>(layout.chunks));
   LayoutCost worst;
   std::set<std::vector<double>> seen;  // replicas that differ in nothing are simulated once
   std::vector<int> live;

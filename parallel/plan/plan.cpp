@@ -49,10 +49,10 @@ class Search {
     if (static_cast<size_t>(layout.workers()) != workers_.size())
       throw_invalid(fmt::format("[plan] the layout is of {} workers, and the plan of {}", layout.workers(),
                                 workers_.size()));
-    if (layout.cuts.empty() && layout.pp > 1) {
+    if (layout.cuts.empty() && layout.stages() > 1) {
       const auto at = candidates_.cuts(layout);
       if (!at)
-        throw_invalid(fmt::format("[plan] the layout has {} stages, and the model {} layers", layout.pp,
+        throw_invalid(fmt::format("[plan] the layout has {} stages, and the model {} layers", layout.stages(),
                                   profile_.layers.size()));
       layout.cuts = *at;
     }
@@ -60,6 +60,8 @@ class Search {
       layout.rows = candidates_.rows_of(layout);
       const int64_t fewest = *std::ranges::min_element(layout.rows) / layout.ep;
       layout.micro_batches = std::min(layout.micro_batches, std::max<int64_t>(fewest, 1));
+      if (layout.chunks > 1 && layout.micro_batches > layout.pp)  // it goes round all workers
+        layout.micro_batches -= layout.micro_batches % layout.pp;
     }
     const LayoutCost cost = cost_of(profile_, workers_, layout);
     return {std::move(layout), cost};

@@ -5,9 +5,9 @@
 
 namespace troupe::parallel {
 
-/// Cuts the workers into replicas (dp), stages (pp) and ranks (tp, cp, ep), with all schedules, numbers of
-/// micro-batches, checkpoints and levels of Shard, and judges each by cost_of(). Rows go to replicas, and
-/// layers to stages, by the speeds of workers. A function of its arguments.
+/// Cuts the workers into replicas (dp), stages (pp, also 2 or 4 of a worker) and ranks (tp, cp, ep), with all
+/// schedules, numbers of micro-batches, checkpoints and levels of Shard, and judges each by cost_of(). Rows
+/// go to replicas, and layers to stages, by the speeds of workers. A function of its arguments.
 ///
 /// `invalid` for no rows for each micro-batch, and for negative numbers.
 LayoutPlan plan(const ModelProfile& profile, const PlanOptions& options = {});

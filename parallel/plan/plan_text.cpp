@@ -19,6 +19,7 @@ Value keys_of(const PlannedLayout& l) {
   if (l.ep > 1) mesh["ep"] = l.ep;
   if (l.cp > 1) mesh["cp"] = l.cp;
   ValueMap out{{"mesh", mesh}, {"schedule", l.schedule}, {"micro_batches", l.micro_batches}};
+  if (l.chunks > 1) out["chunks"] = l.chunks;
   if (std::ranges::any_of(l.rows, [&](int64_t r) { return r != l.rows[0]; }))
     out["rows"] = ValueList(l.rows.begin(), l.rows.end());
   ValueList cuts;

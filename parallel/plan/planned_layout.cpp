@@ -7,6 +7,7 @@
 
 #include "actors/cluster/join.h"
 #include "core/base/error.h"
+#include "parallel/pipeline/schedule/choose_policy.h"
 
 namespace troupe::parallel {
 namespace {
@@ -25,7 +26,8 @@ std::string PlannedLayout::str() const {
     if (size > 1) add(fmt::format("{} {}", name, size));
   if (text.empty()) text = "one worker";
   if (pp > 1)
-    add(fmt::format("{} of {}", schedule, micro_batches));
+    add(fmt::format("{} of {}{}", schedule, micro_batches,
+                    chunks > 1 ? fmt::format(" in {} chunks", chunks) : ""));
   else if (micro_batches > 1)
     add(fmt::format("{} micro-batches", micro_batches));
   if (std::ranges::any_of(rows, [&](int64_t r) { return r != rows[0]; }))
@@ -39,6 +41,10 @@ std::string PlannedLayout::str() const {
   if (checkpoint != Checkpoint::never)
     add(std::string("checkpoint ") + kCheckpoints[static_cast<size_t>(checkpoint)]);
   return text;
+}
+
+MeshDim PlannedLayout::along_stages() const {
+  return {"pp", static_cast<size_t>(stages()), static_cast<size_t>(chunks), goes_back(schedule)};
 }
 
 PlannedWorkers::PlannedWorkers(const ModelProfile& profile, int64_t count, int64_t per_host) {

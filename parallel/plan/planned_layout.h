@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "collective/mesh_points.h"
 #include "parallel/measure/model_profile.h"
 #include "parallel/pipeline/pipeline.h"
 
@@ -12,7 +13,8 @@ namespace troupe::parallel {
 /// One way to cut a model over workers: what a layout file says (parallel/layout/layout.h).
 struct PlannedLayout {
   int64_t dp = 1, pp = 1, ep = 1, cp = 1, tp = 1;
-  std::vector<size_t> cuts = {};   ///< layers before which stages begin: pp - 1
+  int64_t chunks = 1;              ///< stages of each worker
+  std::vector<size_t> cuts = {};   ///< layers before which stages begin: stages() - 1
   std::vector<int64_t> rows = {};  ///< of each replica in a step
   int64_t micro_batches = 1;
   std::string schedule = "1f1b";
@@ -21,6 +23,9 @@ struct PlannedLayout {
   Per gather = Per::use, reduce = Per::use;
 
   int64_t workers() const { return dp * pp * ranks(); }
+  int64_t stages() const { return pp * chunks; }
+  /// How they lie on the workers.
+  MeshDim along_stages() const;
   int64_t ranks() const { return ep * cp * tp; }  ///< of a stage of one replica
   /// "dp 2, pp 2, 1f1b of 8, shard state, checkpoint always"
   std::string str() const;
@@ -68,7 +73,8 @@ class PlannedWorkers {
   std::vector<std::string> names_;
   int64_t most_ = 1;
 };
-/// Micro-batches that each stage keeps alive under a schedule of that name, without simulating it.
+/// Micro-batches that each stage keeps alive under a schedule of that name, without simulating it. Of one
+/// chunk.
 std::vector<int> live_of(const PlannedLayout& layout);
 
 }  // namespace troupe::parallel

@@ -44,7 +44,7 @@ std::string kind_of(const PlannedLayout& layout) {
   std::string axes;
   const auto add = [&](const char* word) { axes += (axes.empty() ? "" : " and ") + std::string(word); };
   if (layout.dp > 1) add("replicas");
-  if (layout.pp > 1) add("stages");
+  if (layout.pp > 1) add(layout.chunks > 1 ? "stages in chunks" : "stages");
   if (layout.ep > 1) add("divided experts");
   if (layout.cp > 1) add("cut sequences");
   if (layout.tp > 1) add("ranks");
@@ -111,6 +111,11 @@ std::vector<NotTaken> impossible_kinds(const ModelProfile& profile, bool stages,
   if (stages && count > static_cast<int64_t>(profile.layers.size()))
     all.push_back(
         {"stages alone", fmt::format("pp {}: the model has {} layers", count, profile.layers.size())});
+  int64_t fewest = 2;  // stages of that many workers
+  while (count > 1 && count % fewest != 0) ++fewest;
+  if (stages && count > 1 && 2 * fewest > static_cast<int64_t>(profile.layers.size()))
+    all.push_back({"stages in chunks",
+                   fmt::format("pp {} in 2 chunks: the model has {} layers", fewest, profile.layers.size())});
   if (count > batch)
     all.push_back({"replicas alone", fmt::format("dp {}: a step has {} rows", count, batch)});
   return all;

@@ -295,7 +295,8 @@ TEST_CASE("workers of another speed get rows and layers in proportion") {
     }
     if (row.layout.pp != 3) continue;
     ++stages;
-    CHECK(row.layout.cuts == std::vector<size_t>{4, 8});
+    if (row.layout.chunks == 1) CHECK(row.layout.cuts == std::vector<size_t>{4, 8});
+    if (row.layout.chunks == 2) CHECK(row.layout.cuts == std::vector<size_t>{2, 4, 5, 7, 9});
   }
   CHECK(replicas > 0);
   CHECK(stages > 0);
@@ -336,6 +337,73 @@ TEST_CASE("a plan over hosts says where their links were not measured") {
   p.hosts = {};
   CHECK(says(p));
   CHECK(!says(uniform(4, 4)));
+}
+
+TEST_CASE("workers with several stages wait less, and keep more") {
+  ModelProfile p = uniform(16, 4);
+  p.process = p.host = {.latency = 0, .rate = 1e12};
+  const PlannedLayout one = layout_of(1, 4, 1, 8, {4, 8, 12});
+  PlannedLayout two = layout_of(1, 4, 1, 8, {2, 4, 6, 8, 10, 12, 14});
+  two.chunks = 2, two.schedule = "interleaved";
+  CHECK(two.str() == "pp 4, interleaved of 8 in 2 chunks");
+  const LayoutCost plain = cost(p, one), chunked = cost(p, two);
+  // 1F1B waits for p - 1 of m micro-batches, and interleaved for a part of a worker's layers of each.
+  CHECK(chunked.compute == Approx(plain.compute));
+  CHECK(plain.bubble == Approx(plain.compute * 3 / 8).epsilon(0.02));
+  CHECK(chunked.bubble == Approx(plain.compute * 3 / 2 / 8).epsilon(0.02));
+  CHECK(chunked.optimizer == Approx(plain.optimizer));
+  CHECK(chunked.parameters == plain.parameters);
+  CHECK(chunked.state == plain.state);
+  CHECK(chunked.sent == 2 * plain.sent);  // to the next worker, and round again
+  // The first worker begins (v - 1) p + 2 (p - 1) + 1 chunks of two layers before one is over, of 4 rows
+  // each.
+  CHECK(plain.activations == Approx(4 * 4 * 4096 * 4));
+  CHECK(chunked.activations == Approx(11 * 2 * 4096 * 4));
+  // There and back the last stage is on the first worker.
+  PlannedLayout back = two;
+  back.schedule = "zb-v";
+  const LayoutCost there = cost(p, back);
+  CHECK(there.compute == Approx(plain.compute));
+  CHECK(there.bubble < chunked.bubble);
+  CHECK(there.sent == chunked.sent);  // by workers between the ends, which still give and take twice
+  p.layers.back().parameters *= 100;
+  CHECK(cost(p, back).worker == 0);
+  CHECK(cost(p, two).worker == 3);
+  p.layers.back().parameters /= 100;
+  two.checkpoint = Checkpoint::always;
+  CHECK(cost(p, two).activations < chunked.activations);
+  two.cuts.pop_back();
+  CHECK(testing::invalid_text([&] { (void)cost(p, two); }) == "[plan] 6 cuts do not make 8 stages");
+  // What one of the chunks keeps is not what the other does: a large last layer has one micro-batch alive.
+  two.checkpoint = Checkpoint::never, two.cuts.push_back(14);
+  p.layers.back().saved *= 1000;
+  CHECK(cost(p, two).activations < 1.02 * 1001 * 4096 * 4);
+}
+
+TEST_CASE("a plan takes several stages for a worker where waiting costs most, and says what they come to") {
+  ModelProfile p = uniform(16, 4, 1);
+  p.hosts = {.latency = 1e-6, .rate = 1e12}, p.sums.far_rate = 1e7;  // sums over replicas take long
+  const LayoutPlan found = plan(p, {.batch = 8});
+  const PlannedLayout& best = found.best[0].layout;
+  CHECK(best.pp == 4);
+  CHECK(best.chunks > 1);
+  CHECK(best.schedule == "interleaved");
+  const testing::Folder folder;
+  const std::string path = folder.path.string() + "/plan.json";
+  std::ofstream(path) << found.layout_json();
+  const PlanRow judged = judge_file(p, {.batch = 8}, path);
+  CHECK(judged.layout.str() == best.str());
+  CHECK(judged.layout.cuts == best.cuts);
+  CHECK(judged.cost.step == found.best[0].cost.step);
+  PlannedLayout anew = best;
+  anew.cuts.clear(), anew.rows.clear();
+  CHECK(judge(p, {.batch = 8}, anew).layout.cuts == best.cuts);
+  CHECK(found.str().find("  stages alone: pp 4") != std::string::npos);
+  const auto few = plan(uniform(3, 4), {.batch = 8});
+  CHECK(few.str().find("stages in chunks: pp 2 in 2 chunks: the model has 3 layers") != std::string::npos);
+  CHECK(plan(uniform(4, 4)).str().find("  stages in chunks alone") == std::string::npos);
+  CHECK(plan(uniform(8, 4)).str().find("  stages in chunks alone: pp 4, interleaved of ") !=
+        std::string::npos);
 }
 
 TEST_CASE("64 workers are at most 10,000 candidates") {

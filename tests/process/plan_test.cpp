@@ -35,6 +35,13 @@ TEST_CASE("a program is measured, planned and checked", "[process]") {
   REQUIRE(checked.exit_code() == 0);
   CHECK_THAT(checked.output,
              Contains("a step: predicted ") && Contains("tensors of w") && Contains(", measured "));
+  const std::string chunked = at + "/chunks.json";
+  std::ofstream(chunked) << R"({"mesh": "pp=2", "chunks": 2, "schedule": "interleaved", "micro_batches": 2})";
+  auto in_chunks = check;
+  std::ranges::replace(in_chunks, layout, chunked);
+  Launcher both(in_chunks);
+  REQUIRE(both.exit_code() == 0);
+  CHECK_THAT(both.output, Contains("pp 2, interleaved of 2 in 2 chunks\n  a step: predicted "));
   // A worker that has become slower is named, with what the plan would be.
   auto before = nlohmann::json::parse(std::ifstream(profile));
   before["workers"][1]["pace"] = before["workers"][1]["pace"].get<double>() / 1e6;
