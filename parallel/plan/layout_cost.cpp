@@ -80,8 +80,10 @@ class StepFormulas {
     double left = 0, bucket = 0;
     for (size_t i = model_.begin(s); i < model_.end(s); ++i) left += under ? last_pass(replica, s, i) : 0;
     double end = -left;
+    double known = 0, takes = 0;  // buckets are mostly of one size
     const auto sends = [&](double bytes, double at) {
-      end = std::max(end, at) + model_.over_replicas(c, bytes, s);
+      if (bytes != known) known = bytes, takes = model_.over_replicas(c, bytes, s);
+      end = std::max(end, at) + takes;
       bucket = 0, limit = static_cast<double>(sizes.others);
     };
     // Parameters of a layer come one after the other.
