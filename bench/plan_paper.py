@@ -24,6 +24,8 @@ MODELS = {"GPT-3 175B": {"card": "H100", "layers": 96, "width": 12288, "heads": 
 MEGATRON = "Megatron-LM's README, strong scaling"
 PUBLISHED = [("GPT-3 175B", 96, 1152, {"mesh": {"tp": 8, "pp": 12}, "micro_batches": 1152}, 0.47, MEGATRON),
              ("GPT-3 175B", 4608, 1152, {"mesh": {"tp": 8, "pp": 12, "dp": 48}, "micro_batches": 24, "shard": "state"}, 0.42, MEGATRON),
+             ("GPT-3 175B", 4608, 1152, {"mesh": {"tp": 8, "pp": 12, "dp": 48}, "micro_batches": 24, "shard": "state", "chunks": 8, "schedule": "interleaved"},
+              0.42, MEGATRON),
              ("MT-NLG 530B", 2240, 2240, {"mesh": {"tp": 8, "pp": 35, "dp": 8}, "micro_batches": 280}, 0.542, "arXiv 2205.05198")]
 SEARCHED = [("GPT-3 175B", 96, 1152), ("GPT-3 175B", 1024, 1536), ("PaLM-like 540B", 1024, 2048)]
 
