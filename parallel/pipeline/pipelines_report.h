@@ -7,7 +7,8 @@
 
 namespace troupe::parallel {
 
-/// By place: a stage, and the coordinates in all dimensions but that of the replicas.
+/// By place: a stage, and the coordinates in all dimensions but that of the replicas. What was measured as
+/// sent is a worker's, of all its stages.
 struct PipelinesReport {
   struct Place {
     std::string name;                 ///< "pp 1, tp 0"

@@ -63,7 +63,7 @@ class PlannedWorkers {
   const std::string& name(size_t worker) const& { return names_[worker]; }
   /// The workers of the host that has most.
   int64_t most_on_a_host() const { return most_; }
-  /// Those of the machine that has most.
+  /// The workers of the machine that has most.
   int64_t most_on_a_machine() const;
 
  private:
