@@ -250,14 +250,17 @@ Future<PipelinesReport> Pipelines::report() const {
 // A step of all of them, or of none: where one fails, nobody waits for the others' any more.
 template <class F>
 auto Pipelines::begin_all(const F& begin) {
-  std::vector<decltype(begin(size_t{0}))> steps;
+  std::vector<decltype(begin(size_t{0}))> steps(pipelines_.size());
   uint64_t step = 0;
   const auto give_up = [&] {
     for (const Pipeline& p : pipelines_) step = std::max(step, p.step_);
     for (Pipeline& p : pipelines_) p.give_up(step);
   };
   try {
-    for (size_t i = 0; i < pipelines_.size(); ++i) steps.push_back(begin(i));
+    // What this worker computes would hold up what leaves it: its own begin last.
+    for (const bool own : {false, true})
+      for (size_t i = 0; i < pipelines_.size(); ++i)
+        if ((pipelines_[i].runners_[0].owner() == here_.table().worker().id()) == own) steps[i] = begin(i);
   } catch (...) {
     give_up();
     throw;
