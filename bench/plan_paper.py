@@ -50,14 +50,14 @@ def profile(model, cards):
     block = {"name": "transformer_encoder_layer", "forward": rows(products(time * weights) + attention + between),
              "input": rows(products(time * weights) + 2.5 * attention + 1.5 * between), "weight": rows(products(time * weights)),
              "backward": rows(products(2 * time * weights) + 2.5 * attention + 1.5 * between), "adding": 0, "alone": 1, "alone_few": 1,
-             "parameters": ELEMENT * weights, "saved": time * wide * (18 + 4 * ff), "working": time * wide * ELEMENT * ff, "output": time * wide * ELEMENT,
+             "parameters": ELEMENT * weights, "largest": ELEMENT * wide * wide * ff, "saved": time * wide * (18 + 4 * ff), "working": time * wide * ELEMENT * ff, "output": time * wide * ELEMENT,
              "parameters_divided": 1, "time_divided": 1 - copied(time * wide * 10) / (products(time * weights) + attention + between),
              "saved_divided": 1 - 10 / (18 + 4 * ff), "heads": model["heads"], "sums": 2, "experts": 0, "chosen": 0,
              "expert_parameters": 0}
     none = {"fixed": 0, "per_row": 0}
     tokens = {**block, "name": "embedding", "forward": rows(copied(2 * time * wide)), "input": none, "weight": rows(copied(2 * time * wide)),
               "backward": rows(copied(2 * time * wide)),
-              "parameters": ELEMENT * wide * words, "saved": ELEMENT * time * wide, "working": 0, "time_divided": 0, "saved_divided": 0, "heads": words, "sums": 0}
+              "parameters": ELEMENT * wide * words, "largest": ELEMENT * wide * words, "saved": ELEMENT * time * wide, "working": 0, "time_divided": 0, "saved_divided": 0, "heads": words, "sums": 0}
     head = {**tokens, "name": "sequential", "forward": rows(products(time * wide * words)), "input": rows(products(time * wide * words)),
             "weight": rows(products(time * wide * words)), "backward": rows(products(2 * time * wide * words)), "saved": time * (wide * ELEMENT + words * 4), "output": time * words * 4, "time_divided": 1,
             "saved_divided": 1}

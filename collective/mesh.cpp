@@ -8,6 +8,8 @@ namespace troupe {
 
 namespace {
 
+constexpr size_t kMostTurns = 1 << 20;
+
 std::vector<Place> all_of(internal::actors::Worker& cluster) {
   std::vector<Place> all;
   for (const auto& member : cluster.members().all()) all.emplace_back(member);
@@ -33,8 +35,12 @@ Mesh::Mesh(Group all, std::vector<MeshDim> dims) : all_(std::move(all)), points_
                     std::to_string(d.turns) + " turns: give a size that is a multiple of them");
     if (d.turns > 1 && ++in_turns > 1)
       throw_invalid("[mesh] two dimensions have turns, " + d.name + " the second: one may have them");
-    if (product > all_.size()) break;  // it does not fit, and might not be counted
-    product *= d.size / d.turns;
+    if (d.size / d.turns > all_.size() ||
+        d.turns > kMostTurns) {  // it does not fit, and might not be counted
+      product = 0;
+      break;
+    }
+    product = std::min(product * (d.size / d.turns), all_.size() + 1);
   }
   if (product != all_.size())
     throw_invalid("[mesh] " + points_.str() + " are not the " + std::to_string(all_.size()) +

@@ -130,6 +130,8 @@ Value layers_of(const Sizes& s) {
 // Stages have as many blocks each, as parallel::StageLayers divides them; in layers_of() they are behind the
 // first.
 std::vector<size_t> even_cuts(size_t stages) {
+  if (stages > kBlocks)
+    throw_invalid("[sharded] there are more stages than blocks: give a layout with \"cuts\"");
   std::vector<size_t> cuts;
   for (size_t s = 1; s < stages; ++s)
     cuts.push_back(1 + s * (kBlocks / stages) + std::min<size_t>(s, kBlocks % stages));

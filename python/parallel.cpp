@@ -318,13 +318,17 @@ void def_groups(nb::module_& m) {
       .def("size", [](const MeshObject& mesh, const std::string& dim) { return mesh.mesh.size(dim); })
       .def(
           "coordinates",
-          [](const MeshObject& mesh, const std::string& dim) {
-            const MeshPoints points(mesh.mesh.dims());
+          [](const MeshObject& mesh, const std::string& dim, size_t turns) {
+            std::vector<MeshDim> dims = mesh.mesh.dims();
+            for (MeshDim& d : dims)
+              if (d.name == dim) d.size *= turns;
+            const MeshPoints points(std::move(dims));
             std::vector<size_t> out;
             for (size_t p = 0; p < points.size(); ++p) out.push_back(points.coordinate(p, dim));
             return out;
           },
-          "dim"_a, "Where each point is in a dimension, in the order of the points.")
+          "dim"_a, "turns"_a = 1,
+          "Where each point is in a dimension, in the order of the points; turns: so many of each worker.")
       .def("coordinate",
            [](const MeshObject& mesh, const std::string& dim) {
              const script::AsWorker here(mesh.cluster->session());

@@ -41,10 +41,11 @@ std::optional<llm::LoraOptions> lora_of(Options& options) {
 
 }  // namespace
 
-std::unique_ptr<MeshPipelines> language_stages(Session& session, const Mesh& mesh, const std::string& path,
+std::unique_ptr<MeshPipelines> language_stages(Session& session, const Mesh& workers, const std::string& path,
                                                ValueMap given) {
   Options options(std::move(given), "[llm]");
   parallel::PipelineOptions out = mesh_pipeline_options(options);
+  const Mesh mesh = with_chunks(workers, "pp", out);
   llm::DecoderOptions model = llm::read_config(path);
   if (const auto dtype = dtype_of(options)) model.dtype = *dtype;
   model.lora = lora_of(options);

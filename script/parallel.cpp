@@ -176,7 +176,8 @@ std::shared_ptr<parallel::MeshActors> cut_modules_on(Session& session, const Mes
   return parallel::spawn<parallel::MeshModule>(session.cluster().here(), mesh, stages, cut).shared();
 }
 
-// Each worker of the mesh has so many of the stages.
+}  // namespace
+
 Mesh with_chunks(const Mesh& mesh, const std::string& stages, const parallel::PipelineOptions& options) {
   std::vector<MeshDim> dims = mesh.dims();
   for (MeshDim& d : dims)
@@ -185,6 +186,8 @@ Mesh with_chunks(const Mesh& mesh, const std::string& stages, const parallel::Pi
       d.back = parallel::goes_back(options.schedule);
   return {mesh.all(), std::move(dims)};
 }
+
+namespace {
 
 bool has_method(const std::vector<Entry>& methods, const std::string& name) {
   return std::ranges::find(methods, name, &Entry::name) != methods.end();

@@ -18,6 +18,9 @@ class Options;
 /// The options that pipelines on a mesh have besides what they are made of.
 parallel::PipelineOptions mesh_pipeline_options(Options& options);
 
+/// The mesh of whose workers each has as many stages as the options have chunks.
+Mesh with_chunks(const Mesh& mesh, const std::string& stages, const parallel::PipelineOptions& options);
+
 /// Pipelines on a mesh.
 struct MeshPipelines {
   parallel::Pipelines pipelines;

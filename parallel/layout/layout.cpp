@@ -134,7 +134,9 @@ std::vector<std::string> Layout::texts(const std::string& key, const Value& valu
 std::vector<MeshDim> Layout::dims(const std::set<std::string>& always) {
   auto dims = members(always);
   if (const auto pp = std::ranges::find(dims, "pp", &MeshDim::name); pp != dims.end()) {
+    const bool was_read = read_.contains("chunks");  // the options read it
     pp->turns = static_cast<size_t>(whole("chunks", 1));
+    if (!was_read) read_.erase("chunks");
     pp->size *= pp->turns;
     const auto schedule = keys_.find("schedule");  // the options read it
     const auto* name = schedule == keys_.end() ? nullptr : schedule->second.get_if<std::string>();

@@ -54,7 +54,7 @@ class Layout {
   /// The dimensions of that mesh, without its workers. Along "pp" each worker has as many points as "chunks"
   /// says (MeshDim::turns).
   std::vector<MeshDim> dims(const std::set<std::string>& always = {});
-  /// "workers", one for each point of that mesh; empty: it names none.
+  /// "workers", one for each member of that mesh; empty: it names none.
   std::vector<std::string> workers(const std::vector<MeshDim>& dims);
   /// `invalid` for a mesh that is larger than 1 along others, of which the program knows nothing.
   void check_dims(const std::vector<std::string>& known);

@@ -25,7 +25,7 @@ constexpr double kAlike = 1.15;
 // Layers as a worker of speed 1 would take them, by the fastest worker: what holds others up now and then is
 // in their pace. One by one they find in caches what a pass through all of them does not.
 std::vector<LayerCost> at_speed_one(const std::vector<std::vector<LayerCost>>& all,
-                                    const std::vector<WholePass>& passes, double rows,
+                                    const std::vector<WholePass>& passes, size_t held, double rows,
                                     std::vector<WorkerCost>& workers) {
   double mean = 0;
   const auto [least, most] = std::ranges::minmax_element(workers, {}, &WorkerCost::pace);
@@ -36,10 +36,11 @@ std::vector<LayerCost> at_speed_one(const std::vector<std::vector<LayerCost>>& a
       static_cast<size_t>(std::ranges::max_element(workers, {}, &WorkerCost::speed) - workers.begin());
   std::vector<LayerCost> layers = all[fastest];
   double one_by_one = 0;
-  for (size_t i = 0; i < static_cast<size_t>(passes[fastest].layers); ++i) one_by_one += layers[i].time(rows);
-  const double together = one_by_one > 0 ? std::max(1.0, passes[fastest].seconds / one_by_one) : 1,
-               times = workers[fastest].speed * together;
-  for (LayerCost& l : layers) {
+  for (size_t i = 0; i < held; ++i) one_by_one += layers[i].time(rows);
+  const double together = one_by_one > 0 ? std::max(1.0, passes[fastest].seconds / one_by_one) : 1;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    LayerCost& l = layers[i];
+    const double times = workers[fastest].speed * (i < held ? together : 1);
     l.adding *= times;
     for (RowTime* t : {&l.forward, &l.input, &l.weight, &l.backward}) t->fixed *= times, t->per_row *= times;
   }
@@ -105,15 +106,17 @@ ModelProfile measure(const Here& here, const Value& model, const Tensor& sample,
   out.batch = sample.size(0);
   const std::vector<std::vector<LayerCost>> timed = all(timing).get();
   const auto rows = static_cast<double>(out.batch);
+  const int64_t held = internal::parallel::held_layers(alone, rows);
   std::vector<Future<WholePass>> passing;
   for (const auto& m : measurers)
-    passing.push_back(m.with_timeout(options.timeout).call<&Measurer::whole_pass>(model, rows_there, device));
+    passing.push_back(
+        m.with_timeout(options.timeout).call<&Measurer::whole_pass>(model, held, rows_there, device));
   const std::vector<WholePass> passes = all(passing).get();
   for (size_t w = 0; w < passes.size(); ++w) {
     out.workers[w].pace = passes[w].seconds, out.state = passes[w].state;
     out.optimizer += passes[w].optimizer / static_cast<double>(passes.size());
   }
-  out.layers = at_speed_one(timed, passes, rows, out.workers);
+  out.layers = at_speed_one(timed, passes, static_cast<size_t>(held), rows, out.workers);
   for (size_t i = 0; i < alone.size(); ++i) {
     out.layers[i].saved = alone[i].saved, out.layers[i].working = alone[i].working;
     out.layers[i].saved_divided = alone[i].saved_divided;

@@ -14,8 +14,8 @@
 #include "core/memory/cpu_allocator.h"
 #include "core/tensor/creation.h"
 #include "nn/make.h"
-#include "ops/loss.h"
 #include "ops/reduce.h"
+#include "parallel/measure/model_layers.h"
 #include "parallel/measure/timed_layer.h"
 #include "rref/here.h"
 
@@ -44,6 +44,12 @@ RowTime line(double few, double many, double few_rows, double many_rows) {
   if (many_rows <= few_rows) return {0, many / many_rows};
   const double per_row = std::max(0.0, (many - few) / (many_rows - few_rows));
   return {std::max(0.0, many - per_row * many_rows), per_row};
+}
+
+double largest_of(nn::Module& module) {
+  double most = 0;
+  for (const Tensor& p : module.parameters()) most = std::max(most, static_cast<double>(p.nbytes()));
+  return most;
 }
 
 double bytes_of(nn::Module& module) {
@@ -101,28 +107,18 @@ LayerCost measured(const Value& value, Tensor& few, Tensor& many, int64_t repeat
   cost.saved = line(a.saved, b.saved, few_rows, many_rows).per_row;
   cost.working = line(a.working, b.working, few_rows, many_rows).per_row;
   cost.output = static_cast<double>(b.y.nbytes()) / many_rows;
-  cost.parameters = bytes_of(*layer);
+  cost.parameters = bytes_of(*layer), cost.largest = largest_of(*layer);
   if (cost.name == "transformer_encoder_layer" || cost.name == "multihead_attention")
     divide(cost, spec, *layer, many, b, repeats);
   few = a.y, many = b.y;
   return cost;
 }
 
-// Cross-entropies of what a model gives, with some word as the target of each position.
-class Loss final : public nn::Layer {
- public:
-  Tensor forward(const Tensor& x) override {
-    const Tensor words = x.flatten(0, -2);
-    return ops::cross_entropy(words, zeros({words.size(0)}, {int64, x.device()}));
-  }
-};
-
 void add(RowTime& sum, RowTime more) { sum.fixed += more.fixed, sum.per_row += more.per_row; }
 
-// The loss of a program is not known. For those of numbers a row, which take next to nothing, it stays out.
 void add_loss(LayerCost& last, const Tensor& few, const Tensor& many, int64_t repeats) {
-  if (!is_floating(many.dtype()) || many.dim() < 2 || many.size(-1) < 2) return;
-  Loss loss;
+  if (!SomeLoss::has(many)) return;
+  SomeLoss loss;
   const TimedLayer a = time_layer(loss, few, repeats), b = time_layer(loss, many, repeats);
   const auto few_rows = static_cast<double>(few.size(0)), many_rows = static_cast<double>(many.size(0));
   const auto through = [&](double TimedLayer::* part) { return line(a.*part, b.*part, few_rows, many_rows); };
@@ -130,15 +126,6 @@ void add_loss(LayerCost& last, const Tensor& few, const Tensor& many, int64_t re
   add(last.input, through(&TimedLayer::input));
   add(last.backward, through(&TimedLayer::backward));
   last.saved += through(&TimedLayer::saved).per_row;
-}
-
-ValueList layers_of(const Value& model) {
-  const auto* map = model.get_if<ValueMap>();
-  const auto at = map ? map->find("layers") : ValueMap::const_iterator();
-  const auto* list = map && at != map->end() ? at->second.get_if<ValueList>() : model.get_if<ValueList>();
-  ValueList layers = list ? *list : ValueList{model};
-  if (layers.empty()) throw_invalid("[plan] the model has no layers");
-  return layers;
 }
 
 }  // namespace
@@ -165,8 +152,10 @@ std::vector<LayerCost> Measurer::layers(Value model, Tensor sample, std::string 
   return costs;
 }
 
-WholePass Measurer::whole_pass(Value model, Tensor sample, std::string device) {
-  return time_whole_pass(layers_of(model), sample.to(Device(device)));
+WholePass Measurer::whole_pass(Value model, int64_t layers, Tensor sample, std::string device) {
+  ValueList some = layers_of(model);
+  if (std::cmp_less(layers, some.size())) some.resize(static_cast<size_t>(layers));
+  return time_whole_pass(some, sample.to(Device(device)), std::cmp_equal(layers, layers_of(model).size()));
 }
 
 Task<LinkCost> Measurer::link(RRef<Measurer> other, std::string device, int64_t repeats) {
@@ -179,6 +168,7 @@ Task<LinkCost> Measurer::link(RRef<Measurer> other, std::string device, int64_t 
     std::vector<double> took;
     for (int64_t k = 0; k < times + 2; ++k) {  // the first make connections
       computes(x);
+      backend_of(x.device()).synchronize(x.device());
       const TimePoint start = Clock::system().now();
       const auto answer = other.call<&Measurer::take>(x);
       co_await answer;

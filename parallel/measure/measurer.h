@@ -30,8 +30,8 @@ class Measurer final : public Actor {
   /// least, and on a quarter of its rows; the last with a cross-entropy of what it gives.
   std::vector<troupe::parallel::LayerCost> layers(Value model, Tensor sample, std::string device,
                                                   int64_t repeats);
-  /// What time_whole_pass() of the layers gives, on that device.
-  WholePass whole_pass(Value model, Tensor sample, std::string device);
+  /// What time_whole_pass() of so many layers gives, the first ones, on that device; of all, with a loss.
+  WholePass whole_pass(Value model, int64_t layers, Tensor sample, std::string device);
   Task<troupe::parallel::LinkCost> link(RRef<Measurer> other, std::string device, int64_t repeats);
   int64_t take(Tensor x) { return x.numel(); }
   /// All members of the group call it at one time.

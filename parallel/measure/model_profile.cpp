@@ -30,7 +30,8 @@ void fields(LayerCost& l, const F& f) {
   f("name", l.name), f("forward", l.forward), f("input", l.input), f("weight", l.weight),
       f("backward", l.backward), f("adding", l.adding);
   f("alone", l.alone), f("alone_few", l.alone_few);
-  f("parameters", l.parameters), f("saved", l.saved), f("working", l.working), f("output", l.output);
+  f("parameters", l.parameters), f("largest", l.largest), f("saved", l.saved), f("working", l.working),
+      f("output", l.output);
   f("time_divided", l.time_divided), f("parameters_divided", l.parameters_divided);
   f("saved_divided", l.saved_divided), f("heads", l.heads), f("sums", l.sums);
   f("experts", l.experts), f("chosen", l.chosen), f("expert_parameters", l.expert_parameters);
@@ -141,6 +142,12 @@ void check(const ModelProfile& p, const Reader& reader) {
   if (p.workers.empty()) reader.fail("\"workers\" is empty: expected a worker at least");
   if (p.cores < 1) reader.fail("\"cores\" is 0: expected at least 1");
   for (const LayerCost& l : p.layers) {
+    constexpr double kMost = 1e13;  // bytes of a layer
+    if (l.parameters > kMost || l.largest > l.parameters)
+      reader.fail(
+          fmt::format("layer {} has {} bytes of parameters, and {} in the largest: expected at most {}, and "
+                      "no more in one than in all",
+                      in_quotes(l.name, 80), l.parameters, l.largest, kMost));
     if (l.heads < 1)
       reader.fail("\"heads\" of layer " + in_quotes(l.name, 80) + " is 0: expected at least 1");
     if (l.experts > 0 && (l.chosen < 1 || l.chosen > l.experts))

@@ -27,6 +27,7 @@ struct LayerCost {
   double alone = 1;                ///< the part of these that it takes while no other worker works
   double alone_few = 1;            ///< that part with a quarter of the sample's rows
   double parameters = 0;           ///< bytes
+  double largest = 0;              ///< bytes of the largest parameter, which goes to replicas as a whole
   double saved = 0;                ///< bytes that a row leaves for the backward pass, its result among them
   double working = 0;              ///< bytes that a row needs besides while it runs, forward or back
   double output = 0;               ///< bytes of a row of the result

@@ -11,14 +11,17 @@
 #include "core/tensor/creation.h"
 #include "nn/make.h"
 #include "optim/adam.h"
+#include "parallel/measure/model_layers.h"
 #include "parallel/pipeline/stage/stage_sums.h"
 
 namespace troupe::internal::parallel {
 namespace {
 
-constexpr double kSeconds = 0.5;      // some turns of whoever limits a process's time
+constexpr double kSeconds = 0.5;                        // some turns of whoever limits a process's time
+constexpr double kMostHeld = 2.0 * (int64_t{1} << 30);  // bytes
 constexpr double kWithOptimizer = 4;  // a parameter, its gradient, and two numbers of Adam's state
 
+using troupe::parallel::LayerCost;
 using Layers = std::vector<std::shared_ptr<nn::Layer>>;
 
 double bytes_of(const Tensors& tensors) {
@@ -27,25 +30,10 @@ double bytes_of(const Tensors& tensors) {
   return bytes;
 }
 
-// The first ones, until they and what they save take so much.
-Layers held_layers(const ValueList& specs, const Tensor& sample, double most, Tensors& parameters) {
-  const auto in_use = [&] { return static_cast<double>(allocator_stats(sample.device()).in_use); };
-  const double before = in_use();
-  Layers layers;
-  Tensor x = sample;
-  for (const Value& spec : specs) {
-    layers.push_back(nn::make(spec));
-    layers.back()->to(sample.device());
-    x = (*layers.back())(x);
-    for (const Tensor& p : layers.back()->parameters()) parameters.push_back(p);
-    if (in_use() - before + (kWithOptimizer - 1) * bytes_of(parameters) > most) break;
-  }
-  return layers;
-}
-
-void pass(const Layers& layers, const Tensor& sample, troupe::parallel::StageSums& sums) {
+void pass(const Layers& layers, const Tensor& sample, bool loss, troupe::parallel::StageSums& sums) {
   Tensor y = sample;
   for (const auto& layer : layers) y = (*layer)(y);
+  if (loss && SomeLoss::has(y)) y = SomeLoss()(y);
   if (!y.requires_grad()) return;
   autograd::SplitPass back({y}, {});
   (void)back.inputs({ones_like(y)});
@@ -54,12 +42,28 @@ void pass(const Layers& layers, const Tensor& sample, troupe::parallel::StageSum
 
 }  // namespace
 
-WholePass time_whole_pass(const ValueList& specs, const Tensor& sample, double most_held) {
+int64_t held_layers(const std::vector<LayerCost>& layers, double rows) {
+  double bytes = 0;
+  int64_t count = 0;
+  for (const LayerCost& l : layers) {
+    bytes += kWithOptimizer * l.parameters + l.saved * rows;
+    if (count && bytes > kMostHeld) break;
+    ++count;
+  }
+  return count;
+}
+
+WholePass time_whole_pass(const ValueList& specs, const Tensor& sample, bool loss) {
+  Layers layers;
   Tensors parameters;
-  const Layers layers = held_layers(specs, sample, most_held, parameters);
+  for (const Value& spec : specs) {
+    layers.push_back(nn::make(spec));
+    layers.back()->to(sample.device());
+    for (const Tensor& p : layers.back()->parameters()) parameters.push_back(p);
+  }
   std::optional<optim::Adam> adam;
   if (!parameters.empty()) adam.emplace(parameters, optim::AdamOptions());
-  WholePass took{.layers = static_cast<int64_t>(layers.size())};
+  WholePass took;
   const auto watch = backend_of(sample.device()).clock(sample.device());
   double passing = 0, stepping = 0;
   int64_t passes = -1;  // the first makes the state
@@ -68,7 +72,7 @@ WholePass time_whole_pass(const ValueList& specs, const Tensor& sample, double m
        ++passes) {
     troupe::parallel::StageSums sums;
     (void)watch->lap();
-    pass(layers, sample, sums);
+    pass(layers, sample, loss, sums);
     const double passed = watch->lap();
     Tensors grads;
     for (const Tensor& p : parameters)

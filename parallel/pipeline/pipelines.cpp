@@ -22,6 +22,19 @@ bool has(const MeshPoints& points, const std::string& dim) {
   return std::ranges::find(points.dims(), dim, &MeshDim::name) != points.dims().end();
 }
 
+void check_turns(const MeshPoints& points, const std::string& stages) {
+  for (const MeshDim& d : points.dims()) {
+    if (!d.turns || d.size % d.turns)
+      throw_invalid(fmt::format(
+          "[pipelines] dimension {} has size {} in {} turns: give a size that is a multiple of them", d.name,
+          d.size, d.turns));
+    if (d.turns > 1 && d.name != stages)
+      throw_invalid(
+          fmt::format("[pipelines] dimension {} has {} turns, and only stages, along {}, may have some",
+                      d.name, d.turns, stages));
+  }
+}
+
 void check_chunks(const MeshDim& stages, const PipelineOptions& options) {
   const int chunks = std::max(options.chunks, 1);
   const size_t workers = stages.size / stages.turns;
@@ -41,7 +54,9 @@ void check_chunks(const MeshDim& stages, const PipelineOptions& options) {
           map.worker(static_cast<int>(s)), member_at(stages, s), stages.name,
           map.is_loop() ? "give that dimension no turns back"
           : goes_back(options.schedule)
-              ? fmt::format("give it the dimension {{\"{}\", {}, 2, true}}", stages.name, stages.size)
+              ? fmt::format(
+                    "give it the dimension {{\"{}\", {}, 2, true}}, or a layout file its \"schedule\"",
+                    stages.name, stages.size)
               : "use \"interleaved\", \"looped-bfs\", \"zb-v\" or \"dualpipe-v\""));
 }
 
@@ -66,6 +81,7 @@ void Pipelines::check(const MeshPoints& points, const PipelineOptions& options, 
     throw_invalid(
         "[pipelines] \"auto\" chooses by the times of one pipeline, and all need the same schedule: name "
         "one, such as \"1f1b\"");
+  check_turns(points, dims.stages);
   check_chunks(points.dims()[points.index(dims.stages)], options);
   if (!options.rows.empty() && options.rows.size() != replicas)
     throw_invalid(fmt::format("[pipelines] \"rows\" has {} numbers for {} replicas: give one for each",

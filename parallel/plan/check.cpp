@@ -127,12 +127,15 @@ PlanCheck check_plan(const Here& here, const ModelProfile& profile, const Planne
   check.predicted_memory = cost.memory - cost.before + profile.workers[cost.worker].tensors;
   check.busiest = workers.name(cost.worker);
   check.measured_memory = most_tensors().at(cost.worker);
+  // The profile has them of a sample of its own rows.
+  const auto rows = static_cast<double>(sample.size(0)), batch = static_cast<double>(profile.batch);
+  const int64_t held = internal::parallel::held_layers(profile.layers, batch);
   std::vector<Future<WholePass>> passing;
   for (const auto& m : measurers)
     passing.push_back(m.with_timeout(std::chrono::minutes(10))
-                          .call<&Measurer::whole_pass>(model, sample.to(cpu), sample.device().str()));
+                          .call<&Measurer::whole_pass>(model, held, sample.to(cpu), sample.device().str()));
   std::vector<double> paces;
-  for (const WholePass& pass : all(passing).get()) paces.push_back(pass.seconds);
+  for (const WholePass& pass : all(passing).get()) paces.push_back(pass.seconds * batch / rows);
   check.slower = slower_workers(profile, paces, layout);
   return check;
 }

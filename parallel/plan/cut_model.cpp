@@ -49,6 +49,10 @@ double CutModel::parameters_of(const LayerCost& layer) const {
   return dense_parameters_of(layer) + layer.expert_parameters / static_cast<double>(layout_.ep);
 }
 
+double CutModel::largest_of(const LayerCost& layer) const {
+  return layer.parameters > 0 ? layer.largest * parameters_of(layer) / layer.parameters : 0;
+}
+
 double CutModel::dense_parameters_of(const LayerCost& layer) const {
   return (layer.parameters - layer.expert_parameters) * part(layer, layer.parameters_divided);
 }

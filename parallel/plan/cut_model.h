@@ -45,6 +45,8 @@ class CutModel {
   /// stage.
   double parameters_of(const LayerCost& layer) const;
   double dense_parameters_of(const LayerCost& layer) const;
+  /// Bytes of the largest parameter of a layer.
+  double largest_of(const LayerCost& layer) const;
   double parameters(size_t stage) const;
   /// The slowest rank of a stage decides.
   double speed(int64_t replica, size_t stage) const;

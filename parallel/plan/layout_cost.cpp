@@ -86,14 +86,15 @@ class StepFormulas {
       end = std::max(end, at) + takes;
       bucket = 0, limit = static_cast<double>(sizes.others);
     };
-    // Parameters of a layer come one after the other.
+    // Parameters of a layer come one after the other, each as a whole.
     for (size_t i = model_.end(s); i-- > model_.begin(s);) {
       const double bytes = model_.parameters_of(model_.layer(i));
       const double pass = under ? last_pass(replica, s, i) : 0;
+      const double largest = model_.largest_of(model_.layer(i));
       double come = 0;
-      while (bytes - come >= limit - bucket) {
-        come += limit - bucket;
-        sends(limit, -left + pass * come / bytes);
+      for (double step = 0; bytes - come >= (step = std::max(limit - bucket, largest));) {
+        come += step;
+        sends(bucket + step, -left + pass * come / bytes);
       }
       bucket += bytes - come, left -= pass;
     }
@@ -159,14 +160,15 @@ class ComingGradients {
     if (several_) (by_parts_ ? pieces_ : whole_) = by_parts_ ? parameters_ / replicas_ : parameters_;
   }
   double there() const { return whole_ + pieces_ + sent_; }
-  /// The pass has come by so many bytes of parameters, `last`: by all. Gives the most that there is by then.
-  double come_by(double parameters, bool last) {
+  /// The pass has come by so many bytes of parameters, of which one has `largest`; `last`: by all. Gives the
+  /// most that there is by then.
+  double come_by(double parameters, double largest, bool last) {
     if (!several_ || by_parts_ || in_context_) whole_ += parameters;
     bucket_ += parameters;
     if (!sends_) return there();
     double most = there();
     while (bucket_ > 0 && (by_parts_ || last || bucket_ >= limit_))
-      most = std::max(most, send(by_parts_ ? bucket_ : std::min(bucket_, limit_)));
+      most = std::max(most, send(by_parts_ ? bucket_ : std::min(bucket_, std::max(limit_, largest))));
     return most;
   }
   /// While the optimizer steps, and while parameters are gathered behind it.
@@ -235,7 +237,8 @@ LayoutCost memory_in_pass(const CutModel& model, int64_t replica, size_t s, int 
       const double part = model.part(l, l.saved_divided);
       note(coming.there(), others + (left + l.working * part) * rows);
       left -= l.saved * part;
-      note(coming.come_by(model.parameters_of(l), i == model.begin(s)), others + std::max(0.0, left) * rows);
+      note(coming.come_by(model.parameters_of(l), model.largest_of(l), i == model.begin(s)),
+           others + std::max(0.0, left) * rows);
     }
   }
   return m;
@@ -261,8 +264,9 @@ std::vector<Fullest> fullest_moments(const CutModel& model) {
   // An interleaved schedule repeats itself with as many micro-batches as workers.
   const int64_t m =
       layout.schedule == "interleaved" ? std::min(layout.micro_batches, 4 * layout.pp) : layout.micro_batches;
-  const auto table = std::get<Schedule>(make_policy(layout.schedule, static_cast<int>(layout.pp),
-                                                    static_cast<int>(m), static_cast<int>(layout.chunks)));
+  PlannedLayout some = layout;
+  some.micro_batches = m;
+  const auto table = std::get<Schedule>(policy_of(some));
   std::vector<Fullest> all(model.columns());
   for (size_t w = 0; w < all.size(); ++w) {
     std::vector<int> live(static_cast<size_t>(layout.chunks), 0);
@@ -428,8 +432,7 @@ LayoutCost cost_of(const ModelProfile& profile, const PlannedWorkers& workers, c
                    Simulation& simulated) {
   const CutModel model(profile, workers, layout);
   const StepFormulas f(model);
-  const Policy policy = make_policy(layout.schedule, static_cast<int>(layout.pp),
-                                    static_cast<int>(layout.micro_batches), static_cast<int>(layout.chunks));
+  const Policy policy = policy_of(layout);
   LayoutCost worst;
   std::set<std::vector<double>> seen;  // replicas that differ in nothing are simulated once
   std::vector<int> live;
@@ -447,7 +450,9 @@ LayoutCost cost_of(const ModelProfile& profile, const PlannedWorkers& workers, c
     key.push_back(shared.like);
     for (const int machine : shared.machine) key.push_back(machine - shared.machine[0]);
     if (!seen.insert(key).second) continue;
-    if (std::ranges::all_of(profile.layers, [](const LayerCost& l) { return l.alone >= 1; })) shared = {};
+    if (std::ranges::all_of(profile.layers,
+                            [](const LayerCost& l) { return std::min(l.alone, l.alone_few) >= 1; }))
+      shared = {};
     const Simulation run = simulate(policy, times, 1, hop, shared);
     LayoutCost cost = cost_of_replica(model, d, stages, run);
     cost.step += model.driver(), cost.bubble += model.driver();

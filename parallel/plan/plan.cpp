@@ -60,8 +60,6 @@ class Search {
       layout.rows = candidates_.rows_of(layout);
       const int64_t fewest = *std::ranges::min_element(layout.rows) / layout.ep;
       layout.micro_batches = std::min(layout.micro_batches, std::max<int64_t>(fewest, 1));
-      if (layout.chunks > 1 && layout.micro_batches > layout.pp)  // it goes round all workers
-        layout.micro_batches -= layout.micro_batches % layout.pp;
     }
     const LayoutCost cost = cost_of(profile_, workers_, layout);
     return {std::move(layout), cost};

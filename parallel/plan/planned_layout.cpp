@@ -82,6 +82,15 @@ int64_t PlannedWorkers::most_on_a_machine() const {
   return std::ranges::max_element(on, {}, [](const auto& machine) { return machine.second; })->second;
 }
 
+Policy policy_of(const PlannedLayout& layout) {
+  const auto workers = static_cast<int>(layout.pp), count = static_cast<int>(layout.micro_batches);
+  const auto of = [&](int micro_batches) {
+    return make_policy(layout.schedule, workers, micro_batches, static_cast<int>(layout.chunks));
+  };
+  if (layout.schedule != "interleaved" || count % workers == 0) return of(count);
+  return first_of(of((count / workers + 1) * workers), count);  // it takes whole rounds
+}
+
 std::vector<int> live_of(const PlannedLayout& layout) {
   std::vector<int> live;
   const auto m = static_cast<int>(layout.micro_batches), p = static_cast<int>(layout.pp);

@@ -73,6 +73,9 @@ class PlannedWorkers {
   std::vector<std::string> names_;
   int64_t most_ = 1;
 };
+/// The policy of its pipelines. Where rows are fewer than its rounds need, it is the beginning of a longer
+/// one, as pipelines have it.
+Policy policy_of(const PlannedLayout& layout);
 /// Micro-batches that each stage keeps alive under a schedule of that name, without simulating it. Of one
 /// chunk.
 std::vector<int> live_of(const PlannedLayout& layout);

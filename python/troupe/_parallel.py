@@ -120,8 +120,8 @@ class Pipeline(_AnyPipeline):
 
 
 class Pipelines(_AnyPipeline):
-    """A model in stages on a mesh of workers, cluster.mesh({"dp": 2, "pp": 2}): a module for each stage, of which each replica trains on
-    its rows; or actors, one for each point. Along "tp" and "cp" TransformerEncoderLayer and MultiheadAttention in the Sequential of a stage
+    """A model in stages on a mesh of workers, cluster.mesh({"dp": 2, "pp": 2}): a module for each stage (with chunks, as many
+    on each worker), of which each replica trains on its rows; or actors, one for each point. Along "tp" and "cp" TransformerEncoderLayer and MultiheadAttention in the Sequential of a stage
     are cut by heads and by time (context="heads" or "ring"); along "ep" lie experts (experts=8, or {"count": 8, "top_k": 2, "capacity":
     1.25, "shared": 0}) in the place of a layer's two Linear. Options: those of Pipeline, shard, gather, reduce, method, stages, replicas,
     context, experts. With shard="all", or experts, the workers draw the initial values, which draw=True agrees to."""
@@ -134,7 +134,7 @@ class Pipelines(_AnyPipeline):
             raise TypeError("Pipelines(%s) has the workers draw the initial values, not those of the modules: write draw=True" % which)
         self._core = _core.pipelines(mesh, stages, **options)
         if modules and not draw:
-            for actor, stage in zip(self.actors(), mesh.coordinates(options.get("stages", "pp"))):
+            for actor, stage in zip(self.actors(), mesh.coordinates(options.get("stages", "pp"), options.get("chunks", 1))):
                 state = stages[stage].state_dict()
                 if actor.type.endswith("MeshModule"):  # of which it has a part
                     actor.load_stage(state).result()

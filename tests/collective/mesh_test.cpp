@@ -133,6 +133,9 @@ TEST_CASE("a mesh of all workers, and what is none") {
   CHECK_THAT(refused({{"a", SIZE_MAX}, {"b", SIZE_MAX}}), Contains("are not the 4 members"));
   CHECK_THAT(refused({{"dp", 2}, {"pp", 3, 2}}), Contains("dimension pp has size 3 in 2 turns"));
   CHECK_THAT(refused({{"dp", 2}, {"pp", 2, 0}}), Contains("in 0 turns"));
+  constexpr size_t kHuge = size_t{1} << 62;
+  CHECK_THAT(refused({{"pp", kHuge, kHuge}}), Contains("are not the 4 members"));
+  CHECK_THAT(refused({{"a", 4}, {"b", kHuge + 1}}), Contains("are not the 4 members"));
   CHECK_THAT(refused({{"dp", 4, 2}, {"pp", 4, 2}}), Contains("two dimensions have turns, pp the second"));
   CHECK_THAT(error_of([&] { (void)mesh.size("tp"); }).what(),
              Contains("there is no dimension tp. There are: dp 2 x pp 2"));

@@ -83,6 +83,9 @@ class LanguageModels(unittest.TestCase):
             stages = llm.stages(cluster.mesh({"pp": 1, "tp": 2}, ["w1", "w2"]), self.at, micro_batches=1)
             with cluster.context():
                 self.assertAlmostEqual(stages.step(x, y).result()["loss"], loss_of(self.model, x, y).item(), places=5)
+            chunked = llm.stages(cluster.mesh({"pp": 1, "tp": 2}, ["w1", "w2"]), self.at, micro_batches=1, chunks=2, schedule="interleaved")
+            with cluster.context():
+                self.assertAlmostEqual(chunked.step(x, y).result()["loss"], loss_of(self.model, x, y).item(), places=5)
             served = llm.serve_model(cluster, self.at, on=["w1", "w2"])
             self.assertEqual(served.generate([1, 2, 3], max_new_tokens=6).result(), self.model.generate([1, 2, 3], max_new_tokens=6))
             self.assertEqual(served.report()["texts"], 0)

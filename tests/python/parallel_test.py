@@ -125,6 +125,16 @@ class Parallel(unittest.TestCase):
                 losses.append(p.step(x, y).result()["loss"])
                 opt.step()
         self.close(losses, losses_here())
+        # Several stages on each worker, with the values of the modules.
+        for pp, workers, stages in ((1, ["w1", "w2"], [whole[:1], whole[1:2], whole[2:]]), (2, ["w1", "w2", "w3", "w4"], [whole[:1], whole[1:2], whole[2:], troupe.nn.Identity()])):
+            chunked = troupe.Pipelines(stages, self.cluster.mesh({"dp": 2, "pp": pp}, workers), micro_batches=2, loss="cross_entropy", schedule="interleaved",
+                                       chunks=len(stages) // pp)
+            opt, losses = troupe.optim.AdamW(chunked, lr=0.05), []
+            for _ in range(6):
+                with self.cluster.context():
+                    losses.append(chunked.step(x, y).result()["loss"])
+                    opt.step()
+            self.close(losses, losses_here())
         with self.assertRaisesRegex(TypeError, "draw=True"):
             troupe.Pipelines([whole[:2], whole[2:]], mesh, shard="all")
         drawn = troupe.Pipelines([whole[:2], whole[2:]], mesh, shard="all", draw=True, micro_batches=2, loss="cross_entropy")

@@ -147,7 +147,12 @@ TEST_CASE("chunks that a mesh does not have are refused, and groups in which a w
              Contains("the table has stage 2 on worker 1, and the mesh has it on worker 0 along pp: use \""));
   CHECK(refusal({{"pp", 4, 2}}, {.schedule = "zb-v", .micro_batches = 4, .chunks = 2}) ==
         "[pipelines] \"zb-v\" has stage 2 on worker 1, and the mesh has it on worker 0 along pp: give it the "
-        "dimension {\"pp\", 4, 2, true}");
+        "dimension {\"pp\", 4, 2, true}, or a layout file its \"schedule\"");
+  CHECK(refusal({{"dp", 2, 2}, {"pp", 2}}, {}) ==
+        "[pipelines] dimension dp has 2 turns, and only stages, along pp, may have some");
+  CHECK_THAT(refusal({{"pp", 5, 2}}, {.schedule = "interleaved", .chunks = 2}),
+             Contains("size 5 in 2 turns"));
+  CHECK_THAT(refusal({{"pp", 4, 0}}, {}), Contains("size 4 in 0 turns"));
   CHECK_THAT(refusal({{"pp", 4, 2, true}}, {.schedule = "interleaved", .micro_batches = 4, .chunks = 2}),
              Contains("give that dimension no turns back"));
   const Mesh mesh(*cluster, {{"pp", 4, 2}, {"tp", 1}}, {1, 2});

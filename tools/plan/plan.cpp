@@ -21,9 +21,7 @@ namespace {
 // The simulated step as a report of a step that ran.
 parallel::StepReport report_of(const parallel::LayoutPlan& plan) {
   const parallel::PlannedLayout& layout = plan.best.at(0).layout;
-  const auto policy =
-      parallel::make_policy(layout.schedule, static_cast<int>(layout.pp),
-                            static_cast<int>(layout.micro_batches), static_cast<int>(layout.chunks));
+  const auto policy = parallel::policy_of(layout);
   parallel::StepReport report;
   report.schedule = layout.str() + ", as planned";
   report.workers = parallel::workers_of(policy), report.micro_batches = parallel::micro_batches_of(policy);

@@ -31,7 +31,8 @@ constexpr HelpEntry kGlobals[] = {
      "A pipeline of actors: {a, b}, or {{actor = a, method = \"forward\"}, ...}. Options: schedule (1f1b, "
      "gpipe, zb-h1, ...), micro_batches, chunks, slices, checkpoint, timeout, loss (an operator)."},
     {"pipelines", "pipelines(mesh, stages[, options]) -> pipelines",
-     "A model in stages on a mesh of workers, mesh({{\"dp\", 2}, {\"pp\", 2}}): a module for each stage "
+     "A model in stages on a mesh of workers, mesh({{\"dp\", 2}, {\"pp\", 2}}): a module for each stage, "
+     "with chunks as many a worker "
      "(dimension pp), of which each replica (dp) trains on its rows; or actors, one for each point. Along tp "
      "and cp transformer_encoder_layer and multihead_attention in the list of a stage are cut, by heads and "
      "by time; along ep lie experts. Options: "
