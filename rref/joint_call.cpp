@@ -61,7 +61,7 @@ JointCall::JointCall(JointCalls& calls, uint64_t method, bool all)
 uint64_t JointCall::next(const RefBase& actor) {
   if (number_) return number_;
   const Lock lock(calls_.mutex_);
-  return JointNumber{false, calls_.series_, calls_.some_[{actor.id(), method_}]++}.number();
+  return JointNumber{false, calls_.series_, calls_.some_[{actor.owner(), method_}]++}.number();
 }
 
 void JointCall::without(const RefBase& actor) { without_.push_back(actor.id()); }

@@ -53,8 +53,8 @@ class JointCalls {
   explicit JointCalls(const RefBase& one_of_them);
   /// Of all of them. `method`: its number.
   JointCall all(uint64_t method) { return {*this, method, true}; }
-  /// Of some, such as a stage of a pipeline: the n-th such call of a method that an actor gets belongs to the
-  /// n-th that the others get.
+  /// Of some, such as a stage of a pipeline: the n-th such call of a method that a worker gets belongs to
+  /// the n-th that the others get.
   JointCall some(uint64_t method) { return {*this, method, false}; }
 
  private:
@@ -63,7 +63,9 @@ class JointCalls {
   const uint64_t series_;
   Mutex mutex_;
   uint64_t all_ TROUPE_GUARDED_BY(mutex_) = 0;
-  std::map<std::pair<ObjectId, uint64_t>, uint64_t> some_ TROUPE_GUARDED_BY(mutex_);  // by actor and method
+  // The key is a worker and a method: a worker knows calls by their numbers, and may have several of the
+  // actors.
+  std::map<std::pair<WorkerId, uint64_t>, uint64_t> some_ TROUPE_GUARDED_BY(mutex_);
 };
 
 /// What the number of a joint call says.

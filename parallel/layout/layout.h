@@ -19,7 +19,7 @@ namespace troupe::parallel {
 ///   {
 ///     "mesh": {"dp": 2, "pp": 2, "tp": 2},   of a model on a mesh: its sizes; those left out are 1, but "ep"
 ///                                            and "cp", which it has only where they are named
-///     "workers": ["w1", "w2", ...],          of its points, the last dimension first; else all workers
+///     "workers": ["w1", "w2", ...],          its members, the last dimension first; else all workers
 ///     "shard": "all",                        what replicas divide: none, state, gradients, all
 ///     "gather": "step", "reduce": "step",    of "all", how often: use, step
 ///     "rows": [3, 1],                        what part of a batch each replica gets; else as many rows

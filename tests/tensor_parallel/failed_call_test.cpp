@@ -202,3 +202,19 @@ TEST_CASE("calls of a part of a mesh meet in the order in which each rank gets t
     check_right(world.model.at("dp", 1), 3.0);
   }
 }
+
+TEST_CASE("a call of one stage that fails ends none of another stage of the same workers") {
+  const NoGradGuard off;
+  World world(2, {{"pp", 2, 2}, {"tp", 2}});
+  const Model first = world.model.at("pp", 0), second = world.model.at("pp", 1);
+  for (int round = 0; round < 3; ++round) {
+    check_fails(run(first, 1.0, At::between, 1), first, 1);
+    check_right(second, 2.0);
+    check_fails(run(second, 1.0, At::before, 0), second, 0);
+    check_right(first, 3.0);
+    // Both are under way.
+    const auto fails = run(second, 1.0, At::between, 1), goes_on = run(first, 2.0);
+    check_fails(fails, second, 1);
+    for (const auto& y : goes_on) CHECK(y.get().item() == right_for(2, 2.0));
+  }
+}
