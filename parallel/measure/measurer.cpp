@@ -52,12 +52,6 @@ double largest_of(nn::Module& module) {
   return most;
 }
 
-double bytes_of(nn::Module& module) {
-  double bytes = 0;
-  for (const Tensor& p : module.parameters()) bytes += static_cast<double>(p.nbytes());
-  return bytes;
-}
-
 // What each rank of "tp" has whole: norms, and the biases behind sums.
 bool is_on_each_rank(const std::string& name) {
   return name.starts_with("norm") || name == "self_attn.out_proj.bias" || name == "out_proj.bias" ||
@@ -107,7 +101,7 @@ LayerCost measured(const Value& value, Tensor& few, Tensor& many, int64_t repeat
   cost.saved = line(a.saved, b.saved, few_rows, many_rows).per_row;
   cost.working = line(a.working, b.working, few_rows, many_rows).per_row;
   cost.output = static_cast<double>(b.y.nbytes()) / many_rows;
-  cost.parameters = bytes_of(*layer), cost.largest = largest_of(*layer);
+  cost.parameters = bytes_of(layer->parameters()), cost.largest = largest_of(*layer);
   if (cost.name == "transformer_encoder_layer" || cost.name == "multihead_attention")
     divide(cost, spec, *layer, many, b, repeats);
   few = a.y, many = b.y;

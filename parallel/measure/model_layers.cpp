@@ -15,6 +15,12 @@ ValueList layers_of(const Value& model) {
   return layers;
 }
 
+double bytes_of(const Tensors& tensors) {
+  double bytes = 0;
+  for (const Tensor& t : tensors) bytes += static_cast<double>(t.nbytes());
+  return bytes;
+}
+
 Tensor SomeLoss::forward(const Tensor& x) {
   const Tensor words = x.flatten(0, -2);
   return ops::cross_entropy(words, zeros({words.size(0)}, {int64, x.device()}));

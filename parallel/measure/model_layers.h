@@ -8,6 +8,8 @@ namespace troupe::internal::parallel {
 /// The layers of a sequential, one by one; any other is one layer. `invalid` for none.
 ValueList layers_of(const Value& model);
 
+double bytes_of(const Tensors& tensors);
+
 /// Cross-entropies of what a model gives, with some word as the target of each position. The loss of a
 /// program is not known.
 class SomeLoss final : public nn::Layer {

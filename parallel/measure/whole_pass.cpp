@@ -24,12 +24,6 @@ constexpr double kWithOptimizer = 4;  // a parameter, its gradient, and two numb
 using troupe::parallel::LayerCost;
 using Layers = std::vector<std::shared_ptr<nn::Layer>>;
 
-double bytes_of(const Tensors& tensors) {
-  double bytes = 0;
-  for (const Tensor& t : tensors) bytes += static_cast<double>(t.nbytes());
-  return bytes;
-}
-
 void pass(const Layers& layers, const Tensor& sample, bool loss, troupe::parallel::StageSums& sums) {
   Tensor y = sample;
   for (const auto& layer : layers) y = (*layer)(y);

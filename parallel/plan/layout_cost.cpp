@@ -74,7 +74,7 @@ class StepFormulas {
     const bool cuts = layout_.shard == Shard::gradients || layout_.shard == Shard::all;
     const Collective c = cuts ? Collective::reduce_scatter : Collective::all_reduce;
     const bool waits = !cuts_passes(s) && layout_.shard == Shard::all;
-    const bool under = !waits && sums_lie_under(s);
+    const bool under = !waits && has_free_cores_;
     const BucketSizes sizes;
     auto limit = static_cast<double>(sizes.first);
     double left = 0, bucket = 0;
@@ -120,7 +120,6 @@ class StepFormulas {
   }
   // Nobody waits for gradients of the model's input.
   bool cuts_passes(size_t s) const { return cuts_passes_ && s > 0; }
-  bool sums_lie_under(size_t) const { return has_free_cores_; }
   // Each part is gathered under the one before it; the first under nothing.
   void add_gathers(size_t s, StageTimes& t) const {
     double gather = 0, first = 0;
@@ -130,16 +129,17 @@ class StepFormulas {
       gather += took;
       if (i == model_.begin(s)) first = took;
     }
-    const bool under = sums_lie_under(s);
-    const auto shown = [&](double computing) { return under ? std::max(first, gather - computing) : gather; };
+    const auto shown = [&](double computing) {
+      return has_free_cores_ ? std::max(first, gather - computing) : gather;
+    };
     if (layout_.reduce == Per::use) t.weight += gather;
     if (layout_.gather == Per::use) t.forward += shown(t.forward), t.input += shown(t.input + t.weight);
   }
 
   const CutModel& model_;
   const PlannedLayout& layout_;
-  const bool has_free_cores_;
-  const bool cuts_passes_;  // the schedule puts off gradients of parameters
+  const bool has_free_cores_;  // then sums lie under passes
+  const bool cuts_passes_;     // the schedule puts off gradients of parameters
 };
 
 // Bytes of gradients while the first or the last pass of a step goes back through a stage. What replicas

@@ -31,8 +31,7 @@ void check_is_of(const ModelProfile& profile, const Value& model, const Tensor& 
       sample.slice(0, 0, std::min<int64_t>(sample.size(0), 2)).to(cpu);  // norms of batches need two rows
   for (size_t i = 0; i < layers.size(); ++i) {
     const auto layer = nn::make(layers[i]);
-    double parameters = 0;
-    for (const Tensor& p : layer->parameters()) parameters += static_cast<double>(p.nbytes());
+    const double parameters = internal::parallel::bytes_of(layer->parameters());
     const LayerCost& known = profile.layers[i];
     if (known.parameters != parameters)
       other(fmt::format("layer {}, {}, has {} of parameters there, and {} here", i, known.name,
